@@ -1,0 +1,6 @@
+//! Words every crate uses: topics, partitions, offsets, epochs, error codes, the clock, counters, configs.
+
+pub mod clock;
+pub mod error_code;
+pub mod ids;
+pub mod topic;

@@ -1,0 +1,1 @@
+//! Partition and replica states, elections, topic creation and deletion. Decides; does nothing.

@@ -1,0 +1,1 @@
+//! What a broker knows of the cluster, and where replicas are placed.

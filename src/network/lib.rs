@@ -1,0 +1,1 @@
+//! Connections: framing, TLS, reply order, limits.

@@ -1,0 +1,1 @@
+//! One partition's replicas: in-sync set, high watermark, acks. Decides; does nothing.

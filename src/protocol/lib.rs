@@ -1,0 +1,1 @@
+//! Frames, headers, the admission check, and the versions we serve.

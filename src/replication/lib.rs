@@ -1,0 +1,1 @@
+//! The replica manager: partitions of this broker, acks and waiting fetches.

@@ -1,0 +1,1 @@
+//! The broker: one handler per API, controller loop, start and stop.

@@ -1,0 +1,1 @@
+//! Log directories: segments, indexes, recovery, retention.

@@ -1,0 +1,1 @@
+//! A standalone server that speaks ZooKeeper's protocol.
