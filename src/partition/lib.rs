@@ -1,1 +1,3 @@
 //! One partition's replicas: in-sync set, high watermark, acks. Decides; does nothing.
+
+pub mod leader;
