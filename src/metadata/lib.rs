@@ -1,1 +1,6 @@
 //! What a broker knows of the cluster, and where replicas are placed.
+
+pub mod broker;
+pub mod cache;
+pub mod placement;
+pub mod snapshot;
