@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    changes::{Dirty, Hub, SessionState, Watched, ZkChanges},
+    changes::{Hub, SessionState, Watched, ZkChanges},
     paths,
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkError,
         ZkFuture, ZkStore,
     },
-    tree::{ClientId, Tree},
+    tree::{ClientId, Fired, Tree},
 };
 
 /// Kafka's limit of a request.
@@ -357,7 +357,7 @@ impl Shared {
         }
     }
 
-    fn tell(&self, fired: Vec<(ClientId, Dirty)>) {
+    fn tell(&self, fired: Fired) {
         for (client, dirty) in fired {
             self.clients[client.0].hub.mark_dirty(&dirty.path, dirty.watched);
         }
@@ -394,13 +394,10 @@ impl Shared {
     }
 
     fn expire(&mut self, id: ClientId) {
-        if self.client(id).closed {
-            return;
-        }
         let session = self.client(id).session;
         let fired = self.tree.end_session(session);
         self.tell(fired);
-        if self.client(id).connected {
+        if self.client(id).connected && !self.client(id).closed {
             self.renew(id);
         }
     }

@@ -25,6 +25,9 @@ struct TreeNode {
     creations: i32,
 }
 
+/// A watch that fired, and whose it was.
+pub(crate) type Fired = Vec<(ClientId, Dirty)>;
+
 /// What a write did to a path; each fires the watches it concerns.
 enum Event {
     Created(String),
@@ -82,7 +85,7 @@ impl Tree {
     }
 
     /// Ends a session and deletes what it owns; gives the watches that fired.
-    pub(crate) fn end_session(&mut self, session: SessionId) -> Vec<(ClientId, Dirty)> {
+    pub(crate) fn end_session(&mut self, session: SessionId) -> Fired {
         if !self.sessions.remove(&session) {
             return Vec::new();
         }
@@ -143,7 +146,7 @@ impl Tree {
         &mut self,
         ops: &[Op],
         session: SessionId,
-    ) -> Result<(Vec<OpResult>, Vec<(ClientId, Dirty)>), (usize, ZkError)> {
+    ) -> Result<(Vec<OpResult>, Fired), (usize, ZkError)> {
         self.zxid += 1;
         let (mut undo, mut events, mut results) = (Vec::new(), Vec::new(), Vec::new());
         for (index, op) in ops.iter().enumerate() {
@@ -297,7 +300,7 @@ impl Tree {
         }
     }
 
-    fn fire(&mut self, events: Vec<Event>) -> Vec<(ClientId, Dirty)> {
+    fn fire(&mut self, events: Vec<Event>) -> Fired {
         let mut fired = Vec::new();
         let mut take = |path: &str, watched| {
             let dirty = Dirty { path: path.to_owned(), watched };
