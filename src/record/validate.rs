@@ -1,0 +1,429 @@
+//! Checks what a producer sent before it is stored: every check of Kafka's `LogValidator`, and those that
+//! `UnifiedLog.analyzeAndValidateRecords` makes before it.
+//!
+//! Needs no offsets, so it runs without a lock: offsets are written into a copy of the batch's header afterwards.
+
+use std::fmt;
+
+use bytes::Bytes;
+use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
+
+use crate::batch::{
+    Attributes, BATCH_HEADER_LENGTH, Batch, BatchError, BatchHeader, Batches, CRC_COVERS_FROM,
+    TimestampType,
+};
+use crate::checker::Checker;
+use crate::compression::{BrokerCompression, Codec};
+use crate::record_errors::RecordErrors;
+use crate::records::RecordsError;
+use crate::varint::Cursor;
+use crate::view::{RecordBase, read_record};
+
+/// What a partition admits, and how it stores it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The time of the append.
+    pub now: Timestamp,
+    /// `message.timestamp.type`.
+    pub timestamp_type: TimestampType,
+    /// `message.timestamp.before.max.ms`.
+    pub before_max_ms: i64,
+    /// `message.timestamp.after.max.ms`.
+    pub after_max_ms: i64,
+    /// `compression.type`.
+    pub compression: BrokerCompression,
+    /// Whether `cleanup.policy` has `compact`.
+    pub compacted: bool,
+    /// `max.message.bytes`: the largest batch, as sent and as stored.
+    pub message_bytes_max: usize,
+    /// Who appends.
+    pub origin: Origin,
+}
+
+/// Who appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer: may write no control records and no offsets.
+    Client,
+    /// A coordinator of this cluster: writes markers too.
+    Coordinator,
+}
+
+/// Why a produced batch is refused. The first word of each variant's doc is Kafka's error code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValidationError {
+    /// NONE: there is no whole batch. Kafka appends nothing and answers offset -1 without an error; since version 3
+    /// a produce request must have one (see `check_produce_version`).
+    #[error("no whole record batch")]
+    NoBatches,
+    /// CORRUPT_MESSAGE: the bytes are not what was sent.
+    #[error("{0}")]
+    Corrupt(Corruption),
+    /// INVALID_RECORD: the bytes are intact, and break a rule of the format.
+    #[error("{0}")]
+    Invalid(InvalidBatch),
+    /// INVALID_TIMESTAMP or INVALID_RECORD, with the records at fault: `RecordErrors::has_invalid_timestamp` tells.
+    #[error("{} records are not admitted", .0.count)]
+    Records(RecordErrors),
+    /// MESSAGE_TOO_LARGE: a batch, as sent or as it would be stored, exceeds `max.message.bytes`.
+    #[error("the batch has {size} bytes, more than {maximum}")]
+    TooLarge {
+        /// The batch's size.
+        size: usize,
+        /// The topic's limit.
+        maximum: usize,
+    },
+    /// UNKNOWN_SERVER_ERROR: Kafka fails on these with an exception that has no code.
+    #[error("{0}")]
+    Unreadable(Unreadable),
+}
+
+/// Bytes that are not what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Corruption {
+    /// An entry's size or magic cannot be.
+    #[error("{0}")]
+    Batch(BatchError),
+    /// The checksum is not that of the bytes.
+    #[error("Record is corrupt (stored crc = {stored})")]
+    Checksum {
+        /// As in the header.
+        stored: u32,
+    },
+    /// The checksum of a message inside a compressed message is not that of its bytes.
+    #[error("Record is corrupt (stored crc = {stored}, computed crc = {computed})")]
+    InnerChecksum {
+        /// As in the message.
+        stored: u32,
+        /// Of the bytes.
+        computed: u32,
+    },
+}
+
+/// A rule of the format that is broken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBatch {
+    /// A producer's batch begins at 0: the broker gives offsets.
+    #[error("The baseOffset of the record batch in the append should be 0, but it is {0}")]
+    BaseOffset(Offset),
+    /// There may be one batch of magic 2, or one compressed message.
+    #[error("Compressed outer record has more than one batch")]
+    SeveralBatches,
+    /// All messages have one magic.
+    #[error("Batch magic {magic} is not the same as the first batch's magic byte {first}")]
+    Magics {
+        /// The other magic.
+        magic: i8,
+        /// The first message's magic.
+        first: i8,
+    },
+    /// The last offset is before the first.
+    #[error("Batch has an invalid offset range: [{base}, {last}]")]
+    OffsetRange {
+        /// Offset of the first record.
+        base: Offset,
+        /// Offset of the last record.
+        last: Offset,
+    },
+    /// The header counts no records.
+    #[error("Invalid reported count for record batch: {0}")]
+    Count(i32),
+    /// The header's offsets and count do not agree.
+    #[error("Inconsistent batch offset range [{base}, {last}] and count of records {record_count}")]
+    CountAndOffsets {
+        /// Offset of the first record.
+        base: Offset,
+        /// Offset of the last record.
+        last: Offset,
+        /// What the header counts.
+        record_count: i32,
+    },
+    /// A producer sent control records.
+    #[error("Clients are not allowed to write control records")]
+    Control,
+    /// A producer with an id sent no sequence number.
+    #[error(
+        "Invalid sequence number {base_sequence} in record batch with producerId {producer_id}"
+    )]
+    Sequence {
+        /// What is in its place.
+        base_sequence: i32,
+        /// The producer.
+        producer_id: ProducerId,
+    },
+    /// The records do not parse.
+    #[error("{0}")]
+    Structure(RecordsError),
+}
+
+/// Batches on which Kafka fails without a code of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// The id names no codec.
+    #[error("Unknown compression type id: {0}")]
+    Codec(u8),
+    /// The compressed bytes are not of their codec.
+    #[error("Failed to decompress record stream")]
+    Compressed,
+    /// A batch that has to be written anew has a timestamp that a new batch may not have.
+    #[error("Invalid negative timestamp {0}")]
+    NegativeTimestamp(Timestamp),
+}
+
+/// A batch of magic 2 that may be stored, once it has offsets.
+///
+/// Where nothing had to change its records are a slice of what came in; the header is a copy.
+#[derive(Clone)]
+pub struct Checked {
+    header: BatchHeader,
+    header_bytes: [u8; BATCH_HEADER_LENGTH],
+    records: Bytes,
+    log_append_time: Option<Timestamp>,
+    rewritten: bool,
+}
+
+impl Checked {
+    pub(crate) fn new(
+        header: BatchHeader,
+        records: Bytes,
+        log_append_time: Option<Timestamp>,
+        rewritten: bool,
+    ) -> Checked {
+        Checked { header, header_bytes: header.to_bytes(), records, log_append_time, rewritten }
+    }
+
+    /// Gives the batch its offsets, and the epoch of the leader that appends it. May be called again.
+    pub fn assign(&mut self, first_offset: Offset, leader_epoch: LeaderEpoch) {
+        self.header.base_offset = first_offset;
+        self.header.leader_epoch = leader_epoch;
+        self.header_bytes[0..8].copy_from_slice(&first_offset.0.to_be_bytes());
+        self.header_bytes[12..16].copy_from_slice(&leader_epoch.0.to_be_bytes());
+    }
+
+    /// The batch's bytes in two pieces, for one vectored write.
+    pub fn slices(&self) -> [&[u8]; 2] {
+        [&self.header_bytes, &self.records]
+    }
+
+    /// The batch's size in bytes.
+    pub fn size(&self) -> usize {
+        BATCH_HEADER_LENGTH + self.records.len()
+    }
+
+    /// The header as it will be stored; offsets and epoch are right after `assign`.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// How many records there are; at least one.
+    pub fn record_count(&self) -> i32 {
+        self.header.record_count
+    }
+
+    /// The last record's offset less the first's.
+    pub fn last_offset_delta(&self) -> i32 {
+        self.header.last_offset_delta
+    }
+
+    /// The largest timestamp; -1 when no record has one.
+    pub fn max_timestamp(&self) -> Timestamp {
+        self.header.max_timestamp
+    }
+
+    /// The time of the append, where the topic has `LogAppendTime`: part of the answer to the producer.
+    pub fn log_append_time(&self) -> Option<Timestamp> {
+        self.log_append_time
+    }
+
+    /// The producer; -1 for none.
+    pub fn producer_id(&self) -> ProducerId {
+        self.header.producer_id
+    }
+
+    /// The producer's epoch; -1 for none.
+    pub fn producer_epoch(&self) -> ProducerEpoch {
+        self.header.producer_epoch
+    }
+
+    /// Sequence number of the first record; -1 for none.
+    pub fn base_sequence(&self) -> i32 {
+        self.header.base_sequence
+    }
+
+    /// Sequence number of the last record; -1 for none.
+    pub fn last_sequence(&self) -> i32 {
+        self.header.last_sequence()
+    }
+
+    /// Whether it belongs to a transaction.
+    pub fn is_transactional(&self) -> bool {
+        self.header.attributes.is_transactional()
+    }
+
+    /// Whether it holds control records.
+    pub fn is_control(&self) -> bool {
+        self.header.attributes.is_control()
+    }
+
+    /// Whether the records were converted or compressed anew; Kafka counts them as conversions.
+    pub fn was_rewritten(&self) -> bool {
+        self.rewritten
+    }
+}
+
+impl fmt::Debug for Checked {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Checked")
+            .field("header", &self.header)
+            .field("size", &self.size())
+            .field("rewritten", &self.rewritten)
+            .finish()
+    }
+}
+
+/// Checks what a producer (or a coordinator) wants to append to one partition.
+///
+/// # Errors
+/// As `ValidationError` says; the log must then stay as it is.
+pub fn check(records: Bytes, rules: &Rules) -> Result<Checked, ValidationError> {
+    let entries = intact_entries(&records, rules)?;
+    let first = entries.first;
+    if first.header.magic == 2 && entries.count > 1 {
+        return Err(ValidationError::Invalid(InvalidBatch::SeveralBatches));
+    }
+    let header = BatchHeader::parse(first.bytes).map_err(corrupt)?;
+    check_batch(&header, rules).map_err(ValidationError::Invalid)?;
+    check_plain(&records, header, rules)
+}
+
+/// The whole entries at the beginning of what was sent.
+struct Entries<'a> {
+    first: Batch<'a>,
+    count: usize,
+    /// The last codec that is not `None`: with several entries, Kafka takes this for all.
+    codec: Codec,
+}
+
+/// Checks each entry's size, checksum and codec. What follows the last whole entry is ignored.
+fn intact_entries<'a>(records: &'a [u8], rules: &Rules) -> Result<Entries<'a>, ValidationError> {
+    let mut entries: Option<Entries> = None;
+    for entry in Batches::new(records) {
+        let entry = entry.map_err(corrupt)?;
+        let header = &entry.header;
+        if let (2, Origin::Client, Some(base)) = (header.magic, rules.origin, header.base_offset)
+            && base != Offset::ZERO
+        {
+            return Err(ValidationError::Invalid(InvalidBatch::BaseOffset(base)));
+        }
+        if header.size > rules.message_bytes_max {
+            let maximum = rules.message_bytes_max;
+            return Err(ValidationError::TooLarge { size: header.size, maximum });
+        }
+        if !header.crc_matches(entry.bytes) {
+            return Err(ValidationError::Corrupt(Corruption::Checksum { stored: header.crc }));
+        }
+        let codec = header.codec.ok_or_else(|| {
+            let id = entry.bytes[if header.magic == 2 { CRC_COVERS_FROM + 1 } else { 17 }] & 7;
+            ValidationError::Unreadable(Unreadable::Codec(id))
+        })?;
+        let entries = entries.get_or_insert(Entries { first: entry, count: 0, codec: Codec::None });
+        entries.count += 1;
+        if codec != Codec::None {
+            entries.codec = codec;
+        }
+    }
+    entries.ok_or(ValidationError::NoBatches)
+}
+
+fn corrupt(error: BatchError) -> ValidationError {
+    ValidationError::Corrupt(Corruption::Batch(error))
+}
+
+/// The rules of a batch's header. Source: `LogValidator.validateBatch`.
+fn check_batch(header: &BatchHeader, rules: &Rules) -> Result<(), InvalidBatch> {
+    if rules.origin != Origin::Client {
+        return Ok(());
+    }
+    let (base, last, record_count) =
+        (header.base_offset, header.last_offset(), header.record_count);
+    let count_from_offsets = i64::from(header.last_offset_delta) + 1;
+    if count_from_offsets <= 0 {
+        return Err(InvalidBatch::OffsetRange { base, last });
+    }
+    if record_count <= 0 {
+        return Err(InvalidBatch::Count(record_count));
+    }
+    if count_from_offsets != i64::from(record_count) {
+        return Err(InvalidBatch::CountAndOffsets { base, last, record_count });
+    }
+    if header.attributes.is_control() {
+        return Err(InvalidBatch::Control);
+    }
+    if header.has_producer() && header.base_sequence < 0 {
+        let (base_sequence, producer_id) = (header.base_sequence, header.producer_id);
+        return Err(InvalidBatch::Sequence { base_sequence, producer_id });
+    }
+    Ok(())
+}
+
+/// Walks the records of an uncompressed batch where they are.
+fn check_plain(
+    records: &Bytes,
+    header: BatchHeader,
+    rules: &Rules,
+) -> Result<Checked, ValidationError> {
+    let mut checker = Checker::new(rules, header.attributes.timestamp_type());
+    let base = RecordBase::of(&header);
+    let mut cursor = Cursor::new(&records[BATCH_HEADER_LENGTH..header.size()]);
+    for _ in 0..header.record_count {
+        let record = read_record(&mut cursor, &base).map_err(structure)?;
+        checker.record(&record);
+    }
+    if cursor.remaining() > 0 {
+        return Err(structure(RecordsError::BytesRemain));
+    }
+    let max_timestamp = checker.finish().map_err(ValidationError::Records)?;
+    Ok(in_place(records, header, max_timestamp, rules))
+}
+
+fn structure(error: RecordsError) -> ValidationError {
+    ValidationError::Invalid(InvalidBatch::Structure(error))
+}
+
+/// Keeps the records as they are, and sets the header's timestamps.
+fn in_place(
+    records: &Bytes,
+    mut header: BatchHeader,
+    max_timestamp: Timestamp,
+    rules: &Rules,
+) -> Checked {
+    let log_append_time =
+        (rules.timestamp_type == TimestampType::LogAppendTime).then_some(rules.now);
+    let payload = records.slice(BATCH_HEADER_LENGTH..header.size());
+    let attributes = header.attributes.with_timestamp_type(rules.timestamp_type);
+    let max_timestamp = log_append_time.unwrap_or(max_timestamp);
+    if header.attributes.timestamp_type() != rules.timestamp_type
+        || header.max_timestamp != max_timestamp
+    {
+        set_timestamps(&mut header, attributes, max_timestamp, payload.len());
+    }
+    Checked::new(header, payload, log_append_time, false)
+}
+
+/// Changes fields that the CRC covers, and the CRC with them.
+///
+/// The CRC is linear: its change is the change of the header's own CRC, moved over the records. So the records are
+/// not read again.
+fn set_timestamps(
+    header: &mut BatchHeader,
+    attributes: Attributes,
+    max_timestamp: Timestamp,
+    records_length: usize,
+) {
+    let before = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
+    header.attributes = attributes;
+    header.max_timestamp = max_timestamp;
+    let after = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
+    header.crc = crc32c::crc32c_combine(before ^ after, header.crc, records_length);
+}
