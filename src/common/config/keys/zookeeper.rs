@@ -1,0 +1,92 @@
+//! Keys of the ZooKeeper client.
+
+use crate::config::table::Effect::{JavaOnly, KRaftOnly, NotYet};
+use crate::config::table::Importance::{High, Low, Medium};
+use crate::config::table::{ConfigKey, boolean, int, list, password, string};
+use crate::config::validate::Valid::AtLeast;
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    string("zookeeper.connect", High)
+        .doc("ZooKeeper ensemble host:port list with optional chroot suffix; mandatory in ZK mode"),
+    int("zookeeper.session.timeout.ms", High).default("18000").doc("ZooKeeper session timeout"),
+    int("zookeeper.connection.timeout.ms", High)
+        .doc("wait for the first ZooKeeper connection")
+        .note("null falls back to zookeeper.session.timeout.ms"),
+    boolean("zookeeper.set.acl", High)
+        .default("false")
+        .effect(NotYet)
+        .doc("create znodes with restrictive ACLs (needs an authenticated ZooKeeper client)"),
+    int("zookeeper.max.in.flight.requests", High)
+        .default("10")
+        .valid(AtLeast(1))
+        .doc("pipelined ZooKeeper requests before blocking"),
+    boolean("zookeeper.ssl.client.enable", Medium)
+        .default("false")
+        .effect(NotYet)
+        .doc("talk TLS to ZooKeeper")
+        .note("explicit value beats system property zookeeper.client.secure"),
+    string("zookeeper.clientCnxnSocket", Medium)
+        .effect(JavaOnly)
+        .doc("ZooKeeper client socket class; Netty one needed for TLS")
+        .note("beats the system property of the same name"),
+    string("zookeeper.ssl.keystore.location", Medium)
+        .effect(NotYet)
+        .doc("keystore for the ZooKeeper TLS client certificate")
+        .note("beats system property zookeeper.ssl.keyStore.location"),
+    password("zookeeper.ssl.keystore.password", Medium)
+        .effect(NotYet)
+        .doc("password of that keystore (key password must be the same)")
+        .note("beats system property zookeeper.ssl.keyStore.password"),
+    string("zookeeper.ssl.keystore.type", Medium)
+        .effect(NotYet)
+        .doc("type of that keystore; null means by file extension")
+        .note("beats system property zookeeper.ssl.keyStore.type"),
+    string("zookeeper.ssl.truststore.location", Medium)
+        .effect(NotYet)
+        .doc("trust store for the ZooKeeper server certificate")
+        .note("beats system property zookeeper.ssl.trustStore.location"),
+    password("zookeeper.ssl.truststore.password", Medium)
+        .effect(NotYet)
+        .doc("password of that trust store")
+        .note("beats system property zookeeper.ssl.trustStore.password"),
+    string("zookeeper.ssl.truststore.type", Medium)
+        .effect(NotYet)
+        .doc("type of that trust store; null means by file extension")
+        .note("beats system property zookeeper.ssl.trustStore.type"),
+    string("zookeeper.ssl.protocol", Low)
+        .default("TLSv1.2")
+        .effect(NotYet)
+        .doc("TLS version negotiated with ZooKeeper")
+        .note("beats system property zookeeper.ssl.protocol"),
+    list("zookeeper.ssl.enabled.protocols", Low)
+        .effect(NotYet)
+        .doc("TLS versions allowed with ZooKeeper")
+        .note(
+            "null falls back to zookeeper.ssl.protocol; beats system property \
+             zookeeper.ssl.enabledProtocols",
+        ),
+    list("zookeeper.ssl.cipher.suites", Low)
+        .effect(NotYet)
+        .doc("cipher suites allowed with ZooKeeper")
+        .note("beats system property zookeeper.ssl.ciphersuites"),
+    string("zookeeper.ssl.endpoint.identification.algorithm", Low)
+        .default("HTTPS")
+        .effect(NotYet)
+        .doc("HTTPS checks the ZooKeeper host name, blank turns it off")
+        .note("beats system property zookeeper.ssl.hostnameVerification (true means HTTPS)"),
+    boolean("zookeeper.ssl.crl.enable", Low)
+        .default("false")
+        .effect(NotYet)
+        .doc("check certificate revocation lists with ZooKeeper")
+        .note("beats system property zookeeper.ssl.crl"),
+    boolean("zookeeper.ssl.ocsp.enable", Low)
+        .default("false")
+        .effect(NotYet)
+        .doc("use OCSP with ZooKeeper")
+        .note("beats system property zookeeper.ssl.ocsp"),
+    boolean("zookeeper.metadata.migration.enable", High).default("false").effect(KRaftOnly).doc(
+        "put this ZK broker in KRaft-migration mode: registers with the quorum and forwards \
+             admin requests; needs fixed broker.id, controller.listener.names, quorum settings and \
+             IBP >= 3.4",
+    ),
+];

@@ -1,0 +1,15 @@
+//! Configuration: the table of all keys, and what a broker and a topic read from it.
+//!
+//! `table` has the rows, `broker::BrokerConfig` what one broker needs, `topic::TopicConfig` what one topic needs,
+//! `describe` what DescribeConfigs tells, `document` what `docs/configuration.md` says.
+
+pub mod broker;
+mod checks;
+pub mod ibp;
+mod keys;
+pub mod listener;
+pub mod table;
+pub mod topic;
+pub mod validate;
+pub mod value;
+pub mod values;
