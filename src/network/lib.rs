@@ -1,1 +1,14 @@
 //! Connections: framing, TLS, reply order, limits.
+//!
+//! `SocketServer` owns the listeners and one task per connection. A task reads frames, starts requests in their
+//! order by `Service::start`, and writes the answers in the same order. Nothing is handed from task to task.
+
+mod accept;
+pub mod connection;
+mod frames;
+mod output;
+mod quotas;
+pub mod server;
+pub mod service;
+mod stream;
+mod task;
