@@ -1,4 +1,13 @@
-//! The codecs of record batches.
+//! The codecs of record batches, and whole buffers through them.
+
+use crate::window::Stream;
+use crate::{gzip, lz4, snappy, zstandard};
+
+/// What a batch may hold once decompressed, in bytes.
+///
+/// Kafka has no such bound. Without one, a request of a megabyte costs gigabytes of work or memory. It bounds what is
+/// stored as well as what is read back, so that whatever a broker took in it can also convert and compact.
+pub const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,5 +123,50 @@ impl BrokerCompression {
             BrokerCompression::Producer => Compression::of(source),
             BrokerCompression::Always(compression) => compression,
         }
+    }
+}
+
+/// Why bytes could not be decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecompressError {
+    /// The bytes are not of the codec, or end too early.
+    #[error("the {} data is damaged", .0.name())]
+    Damaged(Codec),
+    /// More would come out than is allowed.
+    #[error("more than {cap} bytes when decompressed")]
+    TooLarge {
+        /// The bound, in bytes.
+        cap: usize,
+    },
+    /// Asked to decompress with `Codec::None`.
+    #[error("the data is not compressed")]
+    NotCompressed,
+    /// The codec's context could not be made.
+    #[error("no memory for a decompression context")]
+    NoMemory,
+}
+
+/// Compresses, and appends to `out`. `magic` matters to lz4: magic 0 has a checksum of its own.
+pub fn compress(compression: Compression, magic: i8, bytes: &[u8], out: &mut Vec<u8>) {
+    match compression {
+        Compression::None => out.extend_from_slice(bytes),
+        Compression::Gzip(level) => gzip::compress(bytes, level, out),
+        Compression::Snappy => snappy::compress(bytes, out),
+        Compression::Lz4(_) => lz4::compress(bytes, magic, out),
+        Compression::Zstd(level) => zstandard::compress(bytes, level, out),
+    }
+}
+
+/// Decompresses all of it, up to `cap` bytes. Memory follows what comes out, not what headers claim.
+pub fn decompress(
+    codec: Codec,
+    magic: i8,
+    bytes: &[u8],
+    cap: usize,
+) -> Result<Vec<u8>, DecompressError> {
+    match codec {
+        Codec::None if bytes.len() <= cap => Ok(bytes.to_vec()),
+        Codec::None => Err(DecompressError::TooLarge { cap }),
+        _ => Stream::new(codec, magic, bytes, cap)?.into_rest(),
     }
 }

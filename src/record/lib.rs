@@ -1,13 +1,19 @@
 //! Record batches: view, check, build, compress; magic 0, 1 and 2.
 
 pub mod batch;
+pub mod build;
 mod checker;
 pub mod compression;
+pub mod control;
 pub mod entry;
+mod gzip;
 mod legacy;
+mod lz4;
 pub mod record_errors;
 pub mod records;
+mod snappy;
 pub mod validate;
-
 mod varint;
 pub mod view;
+mod window;
+mod zstandard;
