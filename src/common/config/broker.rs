@@ -529,4 +529,19 @@ pub(super) mod tests {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
     }
+
+    #[test]
+    fn the_log_text_is_kafkas() {
+        let file = include_bytes!("../../../tests/golden/server-logs/broker-1/server.properties");
+        let log = include_str!("../../../tests/golden/server-logs/broker-1/server.log");
+        let (_, after) = log.split_once("KafkaConfig values: \n").expect("Kafka logs its config");
+        let recorded: Vec<_> = after.lines().take_while(|line| line.starts_with('\t')).collect();
+        let config = BrokerConfig::parse(&crate::properties::parse(file)).expect("Kafka took it");
+        let text = config.to_log_text();
+        let ours: Vec<_> = text.lines().skip(1).collect();
+        for (ours, recorded) in ours.iter().zip(&recorded) {
+            assert_eq!(ours, recorded);
+        }
+        assert_eq!(ours.len(), recorded.len());
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod broker;
 mod checks;
+pub mod describe;
 pub mod ibp;
 mod keys;
 pub mod listener;
