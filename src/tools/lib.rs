@@ -1,1 +1,47 @@
 //! Every command of `bin/`.
+//!
+//! The first word is the Java class that the script names, as `bin/kafka-run-class.sh` passes it.
+
+mod broker_api_versions;
+mod clients;
+mod console;
+mod get_offsets;
+mod logging;
+mod options;
+mod topics;
+
+use console::{Halt, complain};
+
+/// The version of Kafka whose place the tools take.
+pub const VERSION: &str = "3.9.1";
+
+/// A command: takes its words, ends with an exit code.
+type Command = fn(&[String]) -> Result<(), Halt>;
+
+/// Runs the command of that class. The result is the exit code.
+pub fn run(arguments: &[String]) -> u8 {
+    let Some((class, words)) = arguments.split_first() else {
+        complain("USAGE: odradek CLASS [argument...], as bin/kafka-run-class.sh runs it");
+        return 1;
+    };
+    let Some(command) = command(class) else {
+        complain(&format!(
+            "Error: Could not find or load main class {class}\nCaused by: java.lang.ClassNotFoundException: {class}"
+        ));
+        return 1;
+    };
+    match command(words) {
+        Ok(()) => 0,
+        Err(Halt(code)) => code,
+    }
+}
+
+/// Classes of Kafka 3.9, and the names that some had before.
+fn command(class: &str) -> Option<Command> {
+    Some(match class {
+        "org.apache.kafka.tools.TopicCommand" | "kafka.admin.TopicCommand" => topics::run,
+        "org.apache.kafka.tools.GetOffsetShell" | "kafka.tools.GetOffsetShell" => get_offsets::run,
+        "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
+        _ => return None,
+    })
+}

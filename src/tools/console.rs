@@ -1,0 +1,24 @@
+//! Lines for people. A closed pipe ends nothing: Java's `System.out` goes on as well.
+
+use std::io::{Write, stderr, stdout};
+
+/// Prints a line to standard output.
+pub(crate) fn say(text: &str) {
+    // Nobody can be told that nobody listens.
+    let _ = writeln!(stdout(), "{text}");
+}
+
+/// Prints a line to standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(stderr(), "{text}"); // As above.
+}
+
+/// A tool has said why it ends; this is the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Halt(pub(crate) u8);
+
+/// Prints to standard error and ends with 1.
+pub(crate) fn halt<T>(text: &str) -> Result<T, Halt> {
+    complain(text);
+    Err(Halt(1))
+}
