@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod counters;
 pub mod error_code;
 pub mod ids;
 pub mod properties;

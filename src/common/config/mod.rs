@@ -6,6 +6,7 @@
 pub mod broker;
 mod checks;
 pub mod describe;
+pub mod document;
 pub mod ibp;
 mod keys;
 pub mod listener;

@@ -23,67 +23,51 @@ pub(super) const KEYS: &[ConfigKey] = &[
     boolean("zookeeper.ssl.client.enable", Medium)
         .default("false")
         .effect(NotYet)
-        .doc("talk TLS to ZooKeeper")
-        .note("explicit value beats system property zookeeper.client.secure"),
+        .doc("talk TLS to ZooKeeper"),
     string("zookeeper.clientCnxnSocket", Medium)
         .effect(JavaOnly)
-        .doc("ZooKeeper client socket class; Netty one needed for TLS")
-        .note("beats the system property of the same name"),
+        .doc("ZooKeeper client socket class; Netty one needed for TLS"),
     string("zookeeper.ssl.keystore.location", Medium)
         .effect(NotYet)
-        .doc("keystore for the ZooKeeper TLS client certificate")
-        .note("beats system property zookeeper.ssl.keyStore.location"),
+        .doc("keystore for the ZooKeeper TLS client certificate"),
     password("zookeeper.ssl.keystore.password", Medium)
         .effect(NotYet)
-        .doc("password of that keystore (key password must be the same)")
-        .note("beats system property zookeeper.ssl.keyStore.password"),
+        .doc("password of that keystore (key password must be the same)"),
     string("zookeeper.ssl.keystore.type", Medium)
         .effect(NotYet)
-        .doc("type of that keystore; null means by file extension")
-        .note("beats system property zookeeper.ssl.keyStore.type"),
+        .doc("type of that keystore; null means by file extension"),
     string("zookeeper.ssl.truststore.location", Medium)
         .effect(NotYet)
-        .doc("trust store for the ZooKeeper server certificate")
-        .note("beats system property zookeeper.ssl.trustStore.location"),
+        .doc("trust store for the ZooKeeper server certificate"),
     password("zookeeper.ssl.truststore.password", Medium)
         .effect(NotYet)
-        .doc("password of that trust store")
-        .note("beats system property zookeeper.ssl.trustStore.password"),
+        .doc("password of that trust store"),
     string("zookeeper.ssl.truststore.type", Medium)
         .effect(NotYet)
-        .doc("type of that trust store; null means by file extension")
-        .note("beats system property zookeeper.ssl.trustStore.type"),
+        .doc("type of that trust store; null means by file extension"),
     string("zookeeper.ssl.protocol", Low)
         .default("TLSv1.2")
         .effect(NotYet)
-        .doc("TLS version negotiated with ZooKeeper")
-        .note("beats system property zookeeper.ssl.protocol"),
+        .doc("TLS version negotiated with ZooKeeper"),
     list("zookeeper.ssl.enabled.protocols", Low)
         .effect(NotYet)
         .doc("TLS versions allowed with ZooKeeper")
-        .note(
-            "null falls back to zookeeper.ssl.protocol; beats system property \
-             zookeeper.ssl.enabledProtocols",
-        ),
+        .note("null falls back to zookeeper.ssl.protocol"),
     list("zookeeper.ssl.cipher.suites", Low)
         .effect(NotYet)
-        .doc("cipher suites allowed with ZooKeeper")
-        .note("beats system property zookeeper.ssl.ciphersuites"),
+        .doc("cipher suites allowed with ZooKeeper"),
     string("zookeeper.ssl.endpoint.identification.algorithm", Low)
         .default("HTTPS")
         .effect(NotYet)
-        .doc("HTTPS checks the ZooKeeper host name, blank turns it off")
-        .note("beats system property zookeeper.ssl.hostnameVerification (true means HTTPS)"),
+        .doc("HTTPS checks the ZooKeeper host name, blank turns it off"),
     boolean("zookeeper.ssl.crl.enable", Low)
         .default("false")
         .effect(NotYet)
-        .doc("check certificate revocation lists with ZooKeeper")
-        .note("beats system property zookeeper.ssl.crl"),
+        .doc("check certificate revocation lists with ZooKeeper"),
     boolean("zookeeper.ssl.ocsp.enable", Low)
         .default("false")
         .effect(NotYet)
-        .doc("use OCSP with ZooKeeper")
-        .note("beats system property zookeeper.ssl.ocsp"),
+        .doc("use OCSP with ZooKeeper"),
     boolean("zookeeper.metadata.migration.enable", High).default("false").effect(KRaftOnly).doc(
         "put this ZK broker in KRaft-migration mode: registers with the quorum and forwards \
              admin requests; needs fixed broker.id, controller.listener.names, quorum settings and \
