@@ -7,8 +7,10 @@ mod accept;
 pub mod connection;
 mod frames;
 mod output;
-mod quotas;
+pub mod quotas;
 pub mod server;
 pub mod service;
 mod stream;
 mod task;
+#[cfg(test)]
+mod tests;

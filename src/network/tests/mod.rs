@@ -1,0 +1,7 @@
+//! Real sockets against a service that does as each request says.
+
+mod answers;
+mod bad_input;
+mod limits;
+mod stop;
+mod support;
