@@ -6,6 +6,8 @@ mod checker;
 pub mod compression;
 pub mod control;
 pub mod entry;
+#[cfg(test)]
+mod golden_tests;
 mod gzip;
 mod legacy;
 mod lz4;
