@@ -1,1 +1,23 @@
 //! Partition and replica states, elections, topic creation and deletion. Decides; does nothing.
+//!
+//! The controller lives in turns. It is told what was read (`Change`), decides what to write
+//! (`Controller::plan`), hears which writes were accepted, and says what brokers are to be told
+//! (`Controller::apply`). A fact that was read is known from then on; a decision counts once its
+//! write is accepted. What cannot be finished in a turn stays on a list and is decided in a later
+//! one, so a step that needs an earlier one simply waits for it.
+
+pub mod assignment;
+pub mod change;
+pub mod controller;
+pub mod election;
+pub mod error;
+pub mod plan;
+pub mod request;
+pub mod states;
+pub mod topics;
+
+mod deletion;
+mod learn;
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,7 @@ pub fn assign_replicas(
     let first = usize::try_from(first_partition).unwrap_or(0);
     let last = first + usize::try_from(partitions).unwrap_or(0);
     let place = |partition: usize| {
-        if partition > 0 && partition % count == 0 {
+        if partition > 0 && partition.is_multiple_of(count) {
             shift += 1;
         }
         ring.replicas((partition + start.index % count) % count, shift, factor)

@@ -1,0 +1,85 @@
+//! What the controller is told. Most of it is "read again": the content of znodes as they are now,
+//! however often they changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId},
+    topic::{TopicPartition, Uuid},
+};
+use metadata::broker::Broker;
+
+use crate::{assignment::Assignment, states::Leadership};
+
+/// A topic's znodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicRead {
+    /// The topic.
+    pub name: Arc<str>,
+    /// Version of the topic's znode.
+    pub version: i32,
+    /// Its id, if it has one.
+    pub id: Option<Uuid>,
+    /// Who holds each partition.
+    pub partitions: BTreeMap<i32, Assignment>,
+    /// What was read of the partitions' states: none where the znode is missing. Partitions whose
+    /// state was not read are left out.
+    pub leaderships: BTreeMap<i32, Option<Leadership>>,
+}
+
+/// News for the controller.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// All registered brokers.
+    Brokers(Vec<Arc<Broker>>),
+    /// The names of all topics, and the content of those in `Controller::unknown`.
+    Topics {
+        /// Every child of `/brokers/topics`.
+        names: BTreeSet<Arc<str>>,
+        /// New topics.
+        read: Vec<TopicRead>,
+    },
+    /// A topic whose znode changed, or whose znodes were to be read again.
+    Topic(TopicRead),
+    /// A topic that was to be read again and is not there.
+    TopicGone(Arc<str>),
+    /// The names of the topics to delete.
+    Deletions(BTreeSet<Arc<str>>),
+    /// Whether a topic allows unclean elections; an answer to `Plan::unclean_wanted`.
+    Unclean {
+        /// The topic.
+        topic: Arc<str>,
+        /// `unclean.leader.election.enable` as it is for the topic now.
+        allowed: bool,
+    },
+    /// Unclean elections were allowed, for all topics or for one: look at leaderless partitions again.
+    UncleanEnabled(Option<Arc<str>>),
+    /// A broker's answer to StopReplica.
+    Stopped {
+        /// The broker.
+        broker: BrokerId,
+        /// Its registration when it was asked.
+        broker_epoch: BrokerEpoch,
+        /// The error of each partition; those of a request that failed as a whole have its error.
+        errors: Vec<(TopicPartition, ErrorCode)>,
+    },
+    /// A broker's answer to LeaderAndIsr: a partition with KAFKA_STORAGE_ERROR is offline there.
+    Led {
+        /// The broker.
+        broker: BrokerId,
+        /// Its registration when it was asked.
+        broker_epoch: BrokerEpoch,
+        /// The error of each partition.
+        errors: Vec<(TopicPartition, ErrorCode)>,
+    },
+    /// Brokers that lost a log directory: their replicas are asked for.
+    LogDirsFailed(BTreeSet<BrokerId>),
+    /// A broker is about to stop: its leaderships move, its replicas leave the ISR.
+    ShutDown(BrokerId),
+    /// Partitions that shall be led by their first replica.
+    PreferLeaders(BTreeSet<TopicPartition>),
+}

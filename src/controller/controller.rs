@@ -1,0 +1,586 @@
+//! The controller's knowledge, and its turns.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use common::{
+    ids::{BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
+    topic::{TopicPartition, Uuid},
+};
+use metadata::broker::Broker;
+
+use crate::{
+    change::Change,
+    deletion::Deletion,
+    election::{Strategy, Voters, elect},
+    plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Write},
+    request::{Batch, BrokerRequest, LeaderAndIsrPartition, Sender, StopReplicaPartition, shown},
+    states::{Leadership, Partition, PartitionState, ReplicaState},
+};
+
+/// What the controller is, for the whole of its term.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The broker that it runs on.
+    pub broker: BrokerId,
+    /// The election that it won.
+    pub epoch: ControllerEpoch,
+    /// Whether topics get ids: from `inter.broker.protocol.version` 2.8 on.
+    pub topic_ids: bool,
+    /// Whether an unclean leader is marked as recovering: from 3.2 on.
+    pub leader_recovery: bool,
+    /// `delete.topic.enable`.
+    pub delete_topics: bool,
+}
+
+/// A registered broker.
+#[derive(Debug)]
+pub(crate) struct LiveBroker {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) shutting_down: bool,
+    /// Replicas in a log directory that the broker has lost.
+    pub(crate) offline: HashSet<TopicPartition>,
+}
+
+/// A topic.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) id: Option<Uuid>,
+    /// Version of its znode.
+    pub(crate) version: i32,
+    pub(crate) partitions: BTreeMap<i32, Partition>,
+    /// Set from the moment that somebody asks for its deletion.
+    pub(crate) deletion: Option<Deletion>,
+    /// Its znodes are to be read again; nothing is decided until then.
+    pub(crate) stale: bool,
+}
+
+/// What is to be decided for one partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Todo {
+    /// An election that was asked for; without it, one is held if the leader is gone.
+    pub(crate) strategy: Option<Strategy>,
+    pub(crate) hearers: Hearers,
+}
+
+/// The active controller. Owned by the loop that runs it; a new one is made at each election.
+#[derive(Debug)]
+pub struct Controller {
+    pub(crate) options: Options,
+    pub(crate) brokers: BTreeMap<BrokerId, LiveBroker>,
+    pub(crate) topics: HashMap<Arc<str>, Topic>,
+    pub(crate) names: HashMap<Uuid, Arc<str>>,
+    pub(crate) todo: BTreeMap<TopicPartition, Todo>,
+    pub(crate) topics_todo: BTreeSet<Arc<str>>,
+    /// Marks for deletion that lead to nothing.
+    pub(crate) forget: BTreeSet<Arc<str>>,
+    /// Brokers that know nothing yet.
+    pub(crate) greet: BTreeSet<BrokerId>,
+    /// The list of brokers changed, and all shall hear of it.
+    pub(crate) tell_brokers: bool,
+    /// Topics' `unclean.leader.election.enable`, as read for the next turn.
+    pub(crate) unclean: BTreeMap<Arc<str>, bool>,
+    /// Whether a turn has ended: before, the brokers know all that a former controller told them.
+    settled: bool,
+}
+
+/// What a partition needs.
+enum Decision {
+    /// Nothing to write.
+    Keep,
+    /// Its first state.
+    Create(Leadership),
+    /// Another state.
+    Set(Leadership),
+    /// To know whether the topic allows unclean elections.
+    AskUnclean,
+}
+
+impl Controller {
+    /// A controller that knows nothing. Its first turn is given all of `Change::Brokers`,
+    /// `Change::Topics` and `Change::Deletions`, in this order.
+    pub fn new(options: Options) -> Controller {
+        Controller {
+            options,
+            brokers: BTreeMap::new(),
+            topics: HashMap::new(),
+            names: HashMap::new(),
+            todo: BTreeMap::new(),
+            topics_todo: BTreeSet::new(),
+            forget: BTreeSet::new(),
+            greet: BTreeSet::new(),
+            tell_brokers: false,
+            unclean: BTreeMap::new(),
+            settled: false,
+        }
+    }
+
+    /// Its epoch, which every write of it carries.
+    pub fn epoch(&self) -> ControllerEpoch {
+        self.options.epoch
+    }
+
+    /// Those of the names that are topics it does not know: their content goes into `Change::Topics`.
+    pub fn unknown(&self, names: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+        names.iter().filter(|name| !self.topics.contains_key(&***name)).cloned().collect()
+    }
+
+    /// Whether a partition is known; the states of others go into `Change::Topic`.
+    pub fn knows(&self, topic: &str, partition: i32) -> bool {
+        self.topics.get(topic).is_some_and(|topic| topic.partitions.contains_key(&partition))
+    }
+
+    /// Whether the topic waits for its deletion, or is being deleted.
+    pub fn is_queued_for_deletion(&self, topic: &str) -> bool {
+        self.topics.get(topic).is_some_and(|topic| topic.deletion.is_some())
+    }
+
+    /// The name of a topic's id.
+    pub fn topic_name(&self, id: Uuid) -> Option<&Arc<str>> {
+        self.names.get(&id)
+    }
+
+    /// A partition's state; none where it is unknown.
+    pub fn partition_state(&self, partition: &TopicPartition) -> Option<PartitionState> {
+        let topic = self.topics.get(&*partition.topic)?;
+        Some(self.state_of(topic, partition, topic.partitions.get(&partition.partition)?))
+    }
+
+    /// A replica's state; none where it is not assigned.
+    pub fn replica_state(
+        &self,
+        partition: &TopicPartition,
+        replica: BrokerId,
+    ) -> Option<ReplicaState> {
+        let topic = self.topics.get(&*partition.topic)?;
+        let known = topic.partitions.get(&partition.partition)?;
+        if !known.assignment.replicas.contains(&replica) {
+            return None;
+        }
+        let deleting = topic
+            .deletion
+            .as_ref()
+            .and_then(|deletion| deletion.replicas.get(&(partition.partition, replica)).copied());
+        Some(match deleting {
+            Some(state) => state,
+            None if !self.online(partition, replica) => ReplicaState::Offline,
+            None if known.leadership.is_none() => ReplicaState::New,
+            None => ReplicaState::Online,
+        })
+    }
+
+    /// The partitions that a broker leads, those of topics being deleted apart.
+    pub fn led_by(&self, broker: BrokerId) -> Vec<TopicPartition> {
+        let mut led = Vec::new();
+        for (name, topic) in self.topics.iter().filter(|(_, topic)| topic.deletion.is_none()) {
+            let leads = |partition: &Partition| {
+                partition.leadership.as_ref().is_some_and(|known| known.leader == broker)
+            };
+            let indexes = topic.partitions.iter().filter(|(_, partition)| leads(partition));
+            led.extend(indexes.map(|(index, _)| TopicPartition::new(Arc::clone(name), *index)));
+        }
+        led
+    }
+
+    /// Partitions whose leader is gone, those of topics being deleted apart.
+    pub fn offline_partition_count(&self) -> usize {
+        let offline = |(name, topic): (&Arc<str>, &Topic)| {
+            let is_offline = |(index, partition): &(&i32, &Partition)| {
+                let id = TopicPartition::new(Arc::clone(name), **index);
+                self.state_of(topic, &id, partition) == PartitionState::Offline
+            };
+            topic.partitions.iter().filter(is_offline).count()
+        };
+        let kept = self.topics.iter().filter(|(_, topic)| topic.deletion.is_none());
+        kept.map(offline).sum()
+    }
+
+    /// The numbers of live brokers, topics, partitions and topics to delete.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            brokers: self.brokers.len(),
+            topics: self.topics.len(),
+            partitions: self.topics.values().map(|topic| topic.partitions.len()).sum(),
+            topics_to_delete: self.topics.values().filter(|topic| topic.deletion.is_some()).count(),
+        }
+    }
+
+    fn state_of(
+        &self,
+        topic: &Topic,
+        id: &TopicPartition,
+        partition: &Partition,
+    ) -> PartitionState {
+        match &partition.leadership {
+            _ if topic.deletion.as_ref().is_some_and(|deletion| deletion.started) => {
+                PartitionState::NonExistent
+            }
+            None => PartitionState::New,
+            Some(leadership) if self.gone(id, leadership.leader) => PartitionState::Offline,
+            Some(_) => PartitionState::Online,
+        }
+    }
+
+    /// Whether the replica is lost for now: its broker is not registered, or lost its directory.
+    pub(crate) fn gone(&self, partition: &TopicPartition, replica: BrokerId) -> bool {
+        self.brokers.get(&replica).is_none_or(|broker| broker.offline.contains(partition))
+    }
+
+    /// Whether the replica may be elected.
+    pub(crate) fn online(&self, partition: &TopicPartition, replica: BrokerId) -> bool {
+        !self.gone(partition, replica) && !self.is_shutting_down(replica)
+    }
+
+    fn is_shutting_down(&self, broker: BrokerId) -> bool {
+        self.brokers.get(&broker).is_some_and(|broker| broker.shutting_down)
+    }
+
+    /// Takes in what was read, which is true whatever becomes of the plan, and decides what to
+    /// write, which is not. `new_id` gives ids to topics that have none.
+    pub fn plan(&mut self, changes: Vec<Change>, new_id: &mut dyn FnMut() -> Uuid) -> Plan {
+        for change in changes {
+            self.learn(change);
+        }
+        let mut plan = Plan::default();
+        for name in std::mem::take(&mut self.forget) {
+            let write = plan.write(Write::ForgetDeletion { name });
+            plan.steps.push(Step::Forget { write });
+        }
+        for name in std::mem::take(&mut self.topics_todo) {
+            self.plan_topic(name, new_id, &mut plan);
+        }
+        for (partition, todo) in std::mem::take(&mut self.todo) {
+            self.plan_partition(partition, todo, &mut plan);
+        }
+        self.unclean.clear();
+        plan
+    }
+
+    fn plan_topic(&mut self, name: Arc<str>, new_id: &mut dyn FnMut() -> Uuid, plan: &mut Plan) {
+        let Some(topic) = self.topics.get(&name) else { return };
+        if topic.stale {
+            self.topics_todo.insert(name);
+            return;
+        }
+        if topic.deletion.is_some() {
+            self.plan_deletion(name, plan);
+            return;
+        }
+        if topic.id.is_none() && self.options.topic_ids {
+            let assignments =
+                |(index, partition): (&i32, &Partition)| (*index, partition.assignment.clone());
+            let write = plan.write(Write::SetTopic {
+                name: Arc::clone(&name),
+                id: Some(new_id()),
+                partitions: topic.partitions.iter().map(assignments).collect(),
+                expected: topic.version,
+            });
+            plan.steps.push(Step::Topic { name, write });
+        }
+    }
+
+    fn plan_partition(&mut self, partition: TopicPartition, todo: Todo, plan: &mut Plan) {
+        let Some(topic) = self.topics.get(&partition.topic) else { return };
+        if topic.deletion.is_some() {
+            return;
+        }
+        let Some(known) = topic.partitions.get(&partition.partition) else { return };
+        if topic.stale || (topic.id.is_none() && self.options.topic_ids) {
+            self.todo.insert(partition, todo);
+            return;
+        }
+        let write = match self.decide(&partition, known, &todo) {
+            Decision::AskUnclean => {
+                plan.unclean_wanted.insert(Arc::clone(&partition.topic));
+                self.todo.insert(partition, todo);
+                return;
+            }
+            Decision::Keep => None,
+            Decision::Create(leadership) => {
+                let partition = partition.clone();
+                Some(plan.write(Write::CreateLeadership { partition, leadership }))
+            }
+            Decision::Set(leadership) => {
+                let expected = leadership.partition_epoch;
+                let partition = partition.clone();
+                Some(plan.write(Write::SetLeadership { partition, leadership, expected }))
+            }
+        };
+        plan.steps.push(Step::Partition { partition, write, hearers: todo.hearers });
+    }
+
+    fn decide(&self, id: &TopicPartition, partition: &Partition, todo: &Todo) -> Decision {
+        let is_online = |broker: BrokerId| self.online(id, broker);
+        let Some(leadership) = &partition.leadership else {
+            let replicas = partition.assignment.replicas.iter().copied();
+            let isr: Vec<BrokerId> = replicas.filter(|broker| is_online(*broker)).collect();
+            let Some(&leader) = isr.first() else { return Decision::Keep };
+            return Decision::Create(Leadership {
+                leader,
+                leader_epoch: LeaderEpoch(0),
+                isr,
+                recovering: false,
+                controller_epoch: self.options.epoch,
+                partition_epoch: PartitionEpoch(0),
+            });
+        };
+        let bounced = |broker: &BrokerId| todo.hearers.bounced.contains(broker);
+        let mut strategy = todo.strategy;
+        if strategy.is_none() && (!is_online(leadership.leader) || bounced(&leadership.leader)) {
+            let member_lives = leadership.isr.iter().any(|broker| is_online(*broker));
+            let other_lives = partition.assignment.replicas.iter().any(|id| is_online(*id));
+            let unclean = match self.unclean.get(&id.topic) {
+                _ if member_lives || !other_lives => false,
+                Some(&allowed) => allowed,
+                None => return Decision::AskUnclean,
+            };
+            strategy = Some(Strategy::Offline { unclean });
+        }
+        let is_shutting_down = |broker: BrokerId| self.is_shutting_down(broker);
+        let elected = |online: &dyn Fn(BrokerId) -> bool| {
+            let voters = Voters { online, shutting_down: &is_shutting_down };
+            elect(partition, leadership, strategy?, &voters)
+        };
+        let never_left = |broker: BrokerId| is_online(broker) && !bounced(&broker);
+        let next = elected(&never_left).or_else(|| elected(&is_online)).or_else(|| {
+            let leaves = |broker: BrokerId| {
+                let told = todo.hearers.stop.contains(&broker) || bounced(&broker);
+                self.gone(id, broker) || told
+            };
+            without_lost(leadership, &leaves)
+        });
+        match next {
+            None => Decision::Keep,
+            Some(mut next) => {
+                next.controller_epoch = self.options.epoch;
+                next.recovering &= self.options.leader_recovery;
+                Decision::Set(next)
+            }
+        }
+    }
+
+    /// Takes over what was accepted; `outcomes` has one for each write of the plan. What was not
+    /// accepted is decided again once it is read again.
+    ///
+    /// # Panics
+    /// Where an outcome is missing.
+    pub fn apply(&mut self, plan: Plan, outcomes: &[Outcome]) -> Applied {
+        assert_eq!(plan.writes.len(), outcomes.len(), "every write has an outcome");
+        let mut applied = Applied::default();
+        let mut batch = Batch::default();
+        self.announce_brokers(&mut applied.requests);
+        for step in plan.steps {
+            match step {
+                Step::Partition { partition, write, hearers } => {
+                    let write = write.map(|index| (&plan.writes[index], outcomes[index]));
+                    self.apply_partition(partition, write, hearers, &mut batch, &mut applied);
+                }
+                Step::Topic { name, write } => {
+                    self.apply_topic(name, &plan.writes[write], outcomes[write], &mut applied);
+                }
+                Step::StartDeletion { name } => {
+                    self.start_deletion(&name, &mut batch);
+                    applied.more = true;
+                }
+                Step::EndDeletion { name, write } => {
+                    self.end_deletion(name, outcomes[write], &mut applied);
+                }
+                Step::Forget { write } => {
+                    let Write::ForgetDeletion { name } = &plan.writes[write] else { continue };
+                    if outcomes[write] == Outcome::Conflict {
+                        self.forget.insert(Arc::clone(name));
+                    }
+                }
+            }
+        }
+        self.send(batch, &mut applied.requests);
+        self.settled = true;
+        applied
+    }
+
+    /// Says who lives, before anything that depends on it.
+    fn announce_brokers(&mut self, requests: &mut Vec<BrokerRequest>) {
+        let greeted = std::mem::take(&mut self.greet);
+        if std::mem::take(&mut self.tell_brokers) {
+            let mut batch = Batch::default();
+            let knowing = |broker: &BrokerId| !self.settled || !greeted.contains(broker);
+            batch.tell(self.brokers.keys().copied().filter(knowing));
+            self.send(batch, requests);
+        }
+        if self.settled && !greeted.is_empty() {
+            let mut batch = Batch::default();
+            for (name, topic) in &self.topics {
+                for index in topic.partitions.keys() {
+                    self.mention(&mut batch, &TopicPartition::new(Arc::clone(name), *index));
+                }
+            }
+            batch.tell(greeted);
+            self.send(batch, requests);
+        }
+    }
+
+    fn send(&self, batch: Batch, requests: &mut Vec<BrokerRequest>) {
+        let topic_id = |name: &str| self.topics.get(name).and_then(|topic| topic.id);
+        let sender = Sender {
+            controller: self.options.broker,
+            epoch: self.options.epoch,
+            brokers: self.brokers.values().map(|live| Arc::clone(&live.broker)).collect(),
+            topic_id: &topic_id,
+        };
+        batch.into_requests(&sender, requests);
+    }
+
+    /// Puts the partition into the batch's UpdateMetadata.
+    pub(crate) fn mention(&self, batch: &mut Batch, id: &TopicPartition) {
+        let Some(topic) = self.topics.get(&id.topic) else { return };
+        let Some(partition) = topic.partitions.get(&id.partition) else { return };
+        let is_online = |broker: BrokerId| self.online(id, broker);
+        let content = match &topic.deletion {
+            Some(deletion) if deletion.started => None,
+            _ => Some(shown(partition, &is_online, self.options.epoch)),
+        };
+        batch.mention(id, content);
+    }
+
+    fn apply_partition(
+        &mut self,
+        id: TopicPartition,
+        write: Option<(&Write, Outcome)>,
+        hearers: Hearers,
+        batch: &mut Batch,
+        applied: &mut Applied,
+    ) {
+        let before = self.partition_state(&id);
+        let mut created = false;
+        let Some(topic) = self.topics.get_mut(&id.topic) else { return };
+        let Some(partition) = topic.partitions.get_mut(&id.partition) else { return };
+        match write {
+            None => {}
+            Some((_, Outcome::Conflict)) => {
+                topic.stale = true;
+                applied.reread.insert(Arc::clone(&id.topic));
+                // Whatever the state turns out to be, the replicas shall hear of it.
+                let hearers = Hearers { all: true, ..hearers };
+                self.todo.insert(id, Todo { strategy: None, hearers });
+                return;
+            }
+            Some((
+                Write::CreateLeadership { leadership, .. }
+                | Write::SetLeadership { leadership, .. },
+                Outcome::Done { version },
+            )) => {
+                let partition_epoch = PartitionEpoch(version);
+                let leadership = Leadership { partition_epoch, ..leadership.clone() };
+                created = partition.leadership.replace(leadership).is_none();
+            }
+            Some(_) => return,
+        }
+        if let (Some(_), Some(before), Some(after), Some(leadership)) =
+            (write, before, self.partition_state(&id), self.leadership(&id))
+        {
+            let leadership = leadership.clone();
+            applied.decided.push(Decided { partition: id.clone(), before, after, leadership });
+        }
+        if self.is_queued_for_deletion(&id.topic) {
+            applied.more = true;
+            return;
+        }
+        if write.is_some() || hearers != Hearers::default() {
+            self.announce_partition(&id, created, write.is_some(), &hearers, batch);
+        }
+    }
+
+    fn leadership(&self, id: &TopicPartition) -> Option<&Leadership> {
+        self.topics.get(&id.topic)?.partitions.get(&id.partition)?.leadership.as_ref()
+    }
+
+    fn announce_partition(
+        &self,
+        id: &TopicPartition,
+        created: bool,
+        written: bool,
+        hearers: &Hearers,
+        batch: &mut Batch,
+    ) {
+        let Some(topic) = self.topics.get(&id.topic) else { return };
+        let Some(partition) = topic.partitions.get(&id.partition) else { return };
+        self.mention(batch, id);
+        batch.tell(self.brokers.keys().copied());
+        let Some(leadership) = &partition.leadership else { return };
+        let hears = |broker: &BrokerId| {
+            let meant = written || hearers.all || hearers.some.contains(broker);
+            let can = self.brokers.contains_key(broker) && !hearers.stop.contains(broker);
+            meant && can && (!created || leadership.isr.contains(broker))
+        };
+        let content = LeaderAndIsrPartition {
+            index: id.partition,
+            leadership: leadership.clone(),
+            assignment: partition.assignment.clone(),
+            is_new: created,
+        };
+        batch.lead(partition.assignment.replicas.iter().copied().filter(hears), id, &content);
+        for &broker in &hearers.stop {
+            let leader_epoch = leadership.leader_epoch;
+            let content = StopReplicaPartition { index: id.partition, leader_epoch, delete: false };
+            batch.stop(broker, id, content);
+        }
+    }
+
+    fn apply_topic(
+        &mut self,
+        name: Arc<str>,
+        write: &Write,
+        outcome: Outcome,
+        applied: &mut Applied,
+    ) {
+        let Some(topic) = self.topics.get_mut(&name) else { return };
+        match (write, outcome) {
+            (Write::SetTopic { id, .. }, Outcome::Done { version }) => {
+                topic.version = version;
+                topic.id = *id;
+                if let Some(id) = id {
+                    self.names.insert(*id, name);
+                }
+                applied.more = true;
+            }
+            _ => {
+                topic.stale = true;
+                applied.reread.insert(Arc::clone(&name));
+                self.topics_todo.insert(name);
+            }
+        }
+    }
+}
+
+/// The numbers that `kafka.controller` metrics show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Live brokers.
+    pub brokers: usize,
+    /// Topics.
+    pub topics: usize,
+    /// Partitions.
+    pub partitions: usize,
+    /// Topics that wait for their deletion, or are being deleted.
+    pub topics_to_delete: usize,
+}
+
+/// The leadership without its lost replicas, with its epoch one up; none where nothing is lost. The
+/// ISR never becomes empty: the last members to be lost stay, for only they may lead again.
+fn without_lost(leadership: &Leadership, lost: &dyn Fn(BrokerId) -> bool) -> Option<Leadership> {
+    let mut next = leadership.clone();
+    if lost(leadership.leader) {
+        next.leader = BrokerId::NONE;
+    }
+    next.isr.retain(|broker| !lost(*broker));
+    if next.isr.is_empty() {
+        next.isr.clone_from(&leadership.isr);
+    }
+    if next == *leadership {
+        return None;
+    }
+    next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
+    Some(next)
+}

@@ -1,0 +1,286 @@
+//! How what was read becomes what is known, and what is to be decided because of it.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId},
+    topic::TopicPartition,
+};
+use metadata::broker::Broker;
+
+use crate::{
+    change::{Change, TopicRead},
+    controller::{Controller, LiveBroker, Todo, Topic},
+    deletion::Deletion,
+    election::Strategy,
+    states::Partition,
+};
+
+impl Controller {
+    /// Takes in one piece of news.
+    pub(crate) fn learn(&mut self, change: Change) {
+        match change {
+            Change::Brokers(brokers) => self.learn_brokers(brokers),
+            Change::Topics { names, read } => self.learn_topics(&names, read),
+            Change::Topic(read) => self.learn_topic(read),
+            Change::TopicGone(name) => self.drop_topic(&name),
+            Change::Deletions(names) => self.learn_deletions(names),
+            Change::Unclean { topic, allowed } => {
+                self.unclean.insert(topic, allowed);
+            }
+            Change::UncleanEnabled(topic) => self.elect_leaderless(topic.as_deref()),
+            Change::Stopped { broker, broker_epoch, errors } => {
+                if self.is_registered(broker, broker_epoch) {
+                    self.learn_stopped(broker, errors);
+                }
+            }
+            Change::Led { broker, broker_epoch, errors } => {
+                if self.is_registered(broker, broker_epoch) {
+                    self.learn_led(broker, errors);
+                }
+            }
+            Change::LogDirsFailed(brokers) => {
+                for (partition, replicas) in self.held_by(&brokers) {
+                    self.work(partition).hearers.some.extend(replicas);
+                }
+            }
+            Change::ShutDown(broker) => self.learn_shut_down(broker),
+            Change::PreferLeaders(partitions) => self.learn_preferred(partitions),
+        }
+    }
+
+    fn is_registered(&self, broker: BrokerId, epoch: BrokerEpoch) -> bool {
+        self.brokers.get(&broker).is_some_and(|live| live.broker.epoch == epoch)
+    }
+
+    /// What is to be decided for the partition, to be added to.
+    fn work(&mut self, partition: TopicPartition) -> &mut Todo {
+        self.todo.entry(partition).or_default()
+    }
+
+    /// Partitions with replicas on any of the brokers, and on which.
+    fn held_by(&self, brokers: &BTreeSet<BrokerId>) -> Vec<(TopicPartition, Vec<BrokerId>)> {
+        let mut held = Vec::new();
+        for (name, topic) in &self.topics {
+            for (index, partition) in &topic.partitions {
+                let replicas = partition.assignment.replicas.iter().copied();
+                let on: Vec<BrokerId> = replicas.filter(|id| brokers.contains(id)).collect();
+                if !on.is_empty() {
+                    held.push((TopicPartition::new(Arc::clone(name), *index), on));
+                }
+            }
+        }
+        held
+    }
+
+    /// Brokers came, went, came back within one watch, or changed their endpoints.
+    fn learn_brokers(&mut self, read: Vec<Arc<Broker>>) {
+        let (mut came, mut bounced) = (BTreeSet::new(), BTreeSet::new());
+        let mut went: BTreeSet<BrokerId> = self.brokers.keys().copied().collect();
+        for broker in read {
+            went.remove(&broker.id);
+            match self.brokers.get_mut(&broker.id) {
+                Some(live) if live.broker.epoch == broker.epoch => {
+                    // A new rack alone counts from the next registration on.
+                    if live.broker.endpoints != broker.endpoints {
+                        live.broker = broker;
+                        self.tell_brokers = true;
+                    }
+                    continue;
+                }
+                // It failed, and then it came.
+                Some(_) => {
+                    bounced.insert(broker.id);
+                }
+                None => {}
+            }
+            came.insert(broker.id);
+            let offline = HashSet::new();
+            let live = LiveBroker { broker, shutting_down: false, offline };
+            self.brokers.insert(live.broker.id, live);
+        }
+        self.brokers.retain(|id, _| !went.contains(id));
+        if came.is_empty() && went.is_empty() {
+            return;
+        }
+        self.tell_brokers = true;
+        for (partition, lost) in self.held_by(&went) {
+            if self.is_queued_for_deletion(&partition.topic) {
+                self.fail_deletion(&partition, &lost);
+            } else {
+                self.work(partition).hearers.all = true;
+            }
+        }
+        for (partition, lost) in self.held_by(&bounced) {
+            if self.is_queued_for_deletion(&partition.topic) {
+                self.fail_deletion(&partition, &lost);
+            } else {
+                self.work(partition).hearers.bounced.extend(lost);
+            }
+        }
+        if came.is_empty() {
+            return;
+        }
+        self.greet.extend(came.iter().copied());
+        for (partition, replicas) in self.held_by(&came) {
+            if self.is_queued_for_deletion(&partition.topic) {
+                self.resume_deletion(&partition.topic);
+            } else {
+                self.work(partition).hearers.some.extend(replicas);
+            }
+        }
+    }
+
+    fn learn_topics(&mut self, names: &BTreeSet<Arc<str>>, read: Vec<TopicRead>) {
+        let gone = |name: &&Arc<str>| !names.contains(*name);
+        let gone: Vec<Arc<str>> = self.topics.keys().filter(gone).cloned().collect();
+        gone.iter().for_each(|name| self.drop_topic(name));
+        for topic in read {
+            self.learn_topic(topic);
+        }
+    }
+
+    /// Forgets a topic that somebody else has deleted.
+    fn drop_topic(&mut self, name: &str) {
+        if let Some(topic) = self.topics.remove(name)
+            && let Some(id) = topic.id
+        {
+            self.names.remove(&id);
+        }
+    }
+
+    /// A new topic, one with new partitions, or one that was to be read again.
+    fn learn_topic(&mut self, read: TopicRead) {
+        let TopicRead { name, version, id, partitions, leaderships } = read;
+        let known_id = self.topics.get(&name).map(|topic| topic.id);
+        if known_id.is_some_and(|known| known.is_some() && known != id) {
+            self.drop_topic(&name);
+        }
+        if let Some(id) = id {
+            self.names.insert(id, Arc::clone(&name));
+        }
+        let topic = self.topics.entry(Arc::clone(&name)).or_insert_with(|| Topic {
+            id,
+            version,
+            partitions: std::collections::BTreeMap::new(),
+            deletion: None,
+            stale: false,
+        });
+        topic.id = id;
+        topic.version = version;
+        topic.stale = false;
+        self.topics_todo.insert(Arc::clone(&name));
+        let mut news = Vec::new();
+        for (index, assignment) in partitions {
+            if topic.partitions.contains_key(&index) {
+                continue;
+            }
+            if let Some(deletion) = &mut topic.deletion {
+                deletion.late_partitions = true;
+                continue;
+            }
+            topic.partitions.insert(index, Partition { assignment, leadership: None });
+            news.push(index);
+        }
+        for (index, leadership) in leaderships {
+            if let Some(partition) = topic.partitions.get_mut(&index) {
+                partition.leadership = leadership;
+            }
+        }
+        for index in news {
+            self.work(TopicPartition::new(Arc::clone(&name), index)).hearers.all = true;
+        }
+    }
+
+    fn learn_deletions(&mut self, names: BTreeSet<Arc<str>>) {
+        for name in names {
+            match self.topics.get_mut(&name) {
+                Some(topic) if self.options.delete_topics => {
+                    topic.deletion.get_or_insert_with(Deletion::default);
+                    self.topics_todo.insert(name);
+                }
+                _ => {
+                    self.forget.insert(name);
+                }
+            }
+        }
+    }
+
+    /// Looks for a leader wherever one is missing; a set topic limits it.
+    fn elect_leaderless(&mut self, only: Option<&str>) {
+        let mut leaderless = Vec::new();
+        for (name, topic) in &self.topics {
+            if only.is_some_and(|only| *only != **name) {
+                continue;
+            }
+            for (index, partition) in &topic.partitions {
+                let id = TopicPartition::new(Arc::clone(name), *index);
+                let leader = partition.leadership.as_ref().map(|leadership| leadership.leader);
+                if leader.is_none_or(|leader| self.gone(&id, leader)) {
+                    leaderless.push(id);
+                }
+            }
+        }
+        for partition in leaderless {
+            self.work(partition);
+        }
+    }
+
+    /// Replicas in lost log directories go offline, those that answer again come back.
+    fn learn_led(&mut self, broker: BrokerId, errors: Vec<(TopicPartition, ErrorCode)>) {
+        for (partition, error) in errors {
+            let Some(live) = self.brokers.get_mut(&broker) else { return };
+            match error {
+                ErrorCode::KafkaStorageError if live.offline.insert(partition.clone()) => {
+                    if self.is_queued_for_deletion(&partition.topic) {
+                        self.fail_deletion(&partition, &[broker]);
+                    } else {
+                        self.work(partition).hearers.all = true;
+                    }
+                }
+                ErrorCode::None => {
+                    live.offline.remove(&partition);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Partitions that their first replica leads already need no election.
+    fn learn_preferred(&mut self, partitions: BTreeSet<TopicPartition>) {
+        for id in partitions {
+            let topic = self.topics.get(&id.topic);
+            let Some(partition) = topic.and_then(|topic| topic.partitions.get(&id.partition))
+            else {
+                continue;
+            };
+            let leader = partition.leadership.as_ref().map(|known| known.leader);
+            if leader.is_some() && leader != partition.assignment.replicas.first().copied() {
+                self.work(id).strategy = Some(Strategy::Preferred);
+            }
+        }
+    }
+
+    /// Partitions with a single replica stay where they are.
+    fn learn_shut_down(&mut self, broker: BrokerId) {
+        let Some(live) = self.brokers.get_mut(&broker) else { return };
+        live.shutting_down = true;
+        for (id, _) in self.held_by(&BTreeSet::from([broker])) {
+            let Some(topic) = self.topics.get(&id.topic) else { continue };
+            let Some(partition) = topic.partitions.get(&id.partition) else { continue };
+            let Some(leadership) = &partition.leadership else { continue };
+            if topic.deletion.is_some() || partition.assignment.replicas.len() < 2 {
+                continue;
+            }
+            if leadership.leader == broker {
+                self.work(id).strategy = Some(Strategy::ControlledShutdown);
+            } else {
+                self.work(id).hearers.stop.insert(broker);
+            }
+        }
+    }
+}

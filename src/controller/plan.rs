@@ -1,0 +1,159 @@
+//! What is to be written, and what comes of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::{
+    ids::{BrokerId, PartitionEpoch},
+    topic::{TopicPartition, Uuid},
+};
+
+use crate::{
+    assignment::Assignment,
+    request::BrokerRequest,
+    states::{Leadership, PartitionState},
+};
+
+/// A change of znodes. Each is made under the check of the controller's epoch, and alone: none
+/// waits for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Create the state of a partition, and its parents.
+    CreateLeadership {
+        /// The partition.
+        partition: TopicPartition,
+        /// What the state says; its partition epoch will be 0.
+        leadership: Leadership,
+    },
+    /// Change the state of a partition.
+    SetLeadership {
+        /// The partition.
+        partition: TopicPartition,
+        /// What the state says; its partition epoch will be one up.
+        leadership: Leadership,
+        /// The version to be replaced.
+        expected: PartitionEpoch,
+    },
+    /// Write a topic's assignments again: with an id, or without partitions that came too late.
+    SetTopic {
+        /// The topic.
+        name: Arc<str>,
+        /// Its id.
+        id: Option<Uuid>,
+        /// Its partitions.
+        partitions: BTreeMap<i32, Assignment>,
+        /// The version to be replaced.
+        expected: i32,
+    },
+    /// Delete a topic: its znodes, children first, then its configs, then the mark in
+    /// `/admin/delete_topics`. What is missing counts as deleted.
+    DeleteTopic {
+        /// The topic.
+        name: Arc<str>,
+        /// Its partitions, and whether each has a state.
+        partitions: BTreeMap<i32, bool>,
+    },
+    /// Take a name out of `/admin/delete_topics`; missing counts as done.
+    ForgetDeletion {
+        /// The name.
+        name: Arc<str>,
+    },
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Made; the znode has this version now.
+    Done {
+        /// The new version.
+        version: i32,
+    },
+    /// The znode is not as the plan took it to be (another version, or there, or not there).
+    Conflict,
+}
+
+/// What becomes of single replicas, beside what is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hearers {
+    /// Every live replica.
+    pub(crate) all: bool,
+    /// These.
+    pub(crate) some: BTreeSet<BrokerId>,
+    /// Brokers that stop their replica.
+    pub(crate) stop: BTreeSet<BrokerId>,
+    /// Brokers that failed and came back, perhaps without the end of their logs: they lose
+    /// leadership and leave the ISR as far as others can take over.
+    pub(crate) bounced: BTreeSet<BrokerId>,
+}
+
+/// What one write, or one partition without a write, leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A partition; the write, if any, is one of its leadership.
+    Partition { partition: TopicPartition, write: Option<usize>, hearers: Hearers },
+    /// A topic's znode.
+    Topic { name: Arc<str>, write: usize },
+    /// A topic's replicas are told to delete.
+    StartDeletion { name: Arc<str> },
+    /// A topic's znodes are deleted.
+    EndDeletion { name: Arc<str>, write: usize },
+    /// A name that was marked for deletion in vain.
+    Forget { write: usize },
+}
+
+/// What a turn decided. Nothing of it has happened.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) unclean_wanted: BTreeSet<Arc<str>>,
+}
+
+impl Plan {
+    /// The writes, to be made in this order.
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Topics for which an election needs to know whether it may be unclean: read the topic's config
+    /// and say so by `Change::Unclean`.
+    pub fn unclean_wanted(&self) -> &BTreeSet<Arc<str>> {
+        &self.unclean_wanted
+    }
+
+    pub(crate) fn write(&mut self, write: Write) -> usize {
+        self.writes.push(write);
+        self.writes.len() - 1
+    }
+}
+
+/// A leadership that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Its state before.
+    pub before: PartitionState,
+    /// Its state now.
+    pub after: PartitionState,
+    /// Its leadership now.
+    pub leadership: Leadership,
+}
+
+/// What a turn led to.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// To be sent, per broker in this order.
+    pub requests: Vec<BrokerRequest>,
+    /// Leaderships that are decided, each with the state of the partition before.
+    pub decided: Vec<Decided>,
+    /// Topics to read again with the states of all their partitions, and to hand back by
+    /// `Change::Topic` or `Change::TopicGone`. Nothing is decided for them until then.
+    pub reread: BTreeSet<Arc<str>>,
+    /// Topics that are deleted for good.
+    pub deleted: Vec<Arc<str>>,
+    /// Whether more is to be decided: plan again, at once.
+    pub more: bool,
+}

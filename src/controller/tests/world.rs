@@ -1,0 +1,309 @@
+//! A ZooKeeper of a few maps and brokers that obey, around a controller.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
+    topic::{TopicPartition, Uuid},
+};
+use metadata::broker::Broker;
+
+use crate::{
+    assignment::Assignment,
+    change::{Change, TopicRead},
+    controller::{Controller, Options},
+    plan::{Outcome, Write},
+    request::{Body, BrokerRequest},
+    states::Leadership,
+};
+
+pub(super) fn ids(text: &str) -> Vec<BrokerId> {
+    let numbers = text.split(',').filter(|part| !part.is_empty());
+    numbers.map(|part| BrokerId(part.parse().unwrap())).collect()
+}
+
+fn show(brokers: &[BrokerId]) -> String {
+    brokers.iter().map(BrokerId::to_string).collect::<Vec<_>>().join(",")
+}
+
+pub(super) fn show_leadership(leadership: &Leadership) -> String {
+    let Leadership { leader, leader_epoch, isr, recovering, .. } = leadership;
+    let recovering = if *recovering { " recovering" } else { "" };
+    format!("leader {leader} epoch {leader_epoch} isr {}{recovering}", show(isr))
+}
+
+/// A topic's znodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TopicNode {
+    pub(super) id: Option<Uuid>,
+    pub(super) version: i32,
+    pub(super) partitions: BTreeMap<i32, Assignment>,
+    pub(super) states: BTreeMap<i32, Leadership>,
+}
+
+pub(super) struct World {
+    pub(super) controller: Controller,
+    pub(super) brokers: BTreeMap<BrokerId, Arc<Broker>>,
+    pub(super) topics: BTreeMap<Arc<str>, TopicNode>,
+    pub(super) deletions: BTreeSet<Arc<str>>,
+    /// Topics that allow unclean elections.
+    pub(super) unclean: BTreeSet<Arc<str>>,
+    /// Brokers that do not answer StopReplica.
+    pub(super) deaf: BTreeSet<BrokerId>,
+    /// The error brokers give for StopReplica.
+    pub(super) stop_error: ErrorCode,
+    /// Partitions whose next write finds another version.
+    pub(super) conflicts: BTreeSet<TopicPartition>,
+    pub(super) pending: Vec<Change>,
+    pub(super) log: String,
+    next_id: u128,
+    next_epoch: i64,
+}
+
+impl World {
+    pub(super) fn new(options: Options) -> World {
+        World {
+            controller: Controller::new(options),
+            brokers: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            deletions: BTreeSet::new(),
+            unclean: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            stop_error: ErrorCode::None,
+            conflicts: BTreeSet::new(),
+            pending: Vec::new(),
+            log: String::new(),
+            next_id: 100,
+            next_epoch: 10,
+        }
+    }
+
+    pub(super) fn register(&mut self, id: BrokerId) {
+        self.next_epoch += 1;
+        let epoch = BrokerEpoch(self.next_epoch);
+        let broker = Broker { id, endpoints: Vec::new(), rack: None, epoch };
+        self.brokers.insert(id, Arc::new(broker));
+    }
+
+    pub(super) fn brokers_changed(&mut self) {
+        self.pending.push(Change::Brokers(self.brokers.values().cloned().collect()));
+    }
+
+    pub(super) fn topics_changed(&mut self) {
+        let names: BTreeSet<Arc<str>> = self.topics.keys().cloned().collect();
+        let unknown = self.controller.unknown(&names);
+        let read = unknown.iter().map(|name| self.read(name)).collect();
+        self.pending.push(Change::Topics { names, read });
+    }
+
+    pub(super) fn topic_changed(&mut self, name: &str) {
+        let change = match self.topics.get_key_value(name) {
+            Some((name, _)) => Change::Topic(self.read(name)),
+            None => Change::TopicGone(name.into()),
+        };
+        self.pending.push(change);
+    }
+
+    pub(super) fn deletions_changed(&mut self) {
+        self.pending.push(Change::Deletions(self.deletions.clone()));
+    }
+
+    fn read(&self, name: &Arc<str>) -> TopicRead {
+        let node = &self.topics[name];
+        let state = |index: &i32| (*index, node.states.get(index).cloned());
+        TopicRead {
+            name: Arc::clone(name),
+            version: node.version,
+            id: node.id,
+            partitions: node.partitions.clone(),
+            leaderships: node.partitions.keys().map(state).collect(),
+        }
+    }
+
+    /// Turns until there is nothing more to do.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..50 {
+            let changes = std::mem::take(&mut self.pending);
+            let next_id = &mut self.next_id;
+            let plan = self.controller.plan(changes, &mut || {
+                *next_id += 1;
+                Uuid(*next_id)
+            });
+            for topic in plan.unclean_wanted() {
+                let allowed = self.unclean.contains(topic);
+                self.pending.push(Change::Unclean { topic: Arc::clone(topic), allowed });
+            }
+            let writes = plan.writes().to_vec();
+            let outcomes: Vec<Outcome> = writes.iter().map(|write| self.commit(write)).collect();
+            let applied = self.controller.apply(plan, &outcomes);
+            let quiet = writes.is_empty() && !applied.more && applied.requests.is_empty();
+            for request in &applied.requests {
+                self.deliver(request);
+            }
+            for name in &applied.reread {
+                writeln!(self.log, "read {name} again").unwrap();
+                self.topic_changed(name);
+            }
+            for name in applied.deleted {
+                writeln!(self.log, "deleted {name}").unwrap();
+            }
+            if quiet && self.pending.is_empty() {
+                return;
+            }
+        }
+        panic!("the controller does not come to rest: {}", self.log);
+    }
+
+    fn commit(&mut self, write: &Write) -> Outcome {
+        let done = |version| Outcome::Done { version };
+        match write {
+            Write::CreateLeadership { partition, leadership } => {
+                let Some(node) = self.topics.get_mut(&partition.topic) else {
+                    return Outcome::Conflict;
+                };
+                if self.conflicts.remove(partition)
+                    || node.states.contains_key(&partition.partition)
+                {
+                    return Outcome::Conflict;
+                }
+                let shown = show_leadership(leadership);
+                writeln!(self.log, "create {partition} {shown}").unwrap();
+                node.states.insert(partition.partition, leadership.clone());
+                done(0)
+            }
+            Write::SetLeadership { partition, leadership, expected } => {
+                let node = self.topics.get_mut(&partition.topic);
+                let Some(state) = node.and_then(|node| node.states.get_mut(&partition.partition))
+                else {
+                    return Outcome::Conflict;
+                };
+                if self.conflicts.remove(partition) {
+                    state.partition_epoch.0 += 1;
+                }
+                if state.partition_epoch != *expected {
+                    return Outcome::Conflict;
+                }
+                let shown = show_leadership(leadership);
+                writeln!(self.log, "set {partition} {shown}").unwrap();
+                let partition_epoch = PartitionEpoch(expected.0 + 1);
+                *state = Leadership { partition_epoch, ..leadership.clone() };
+                done(partition_epoch.0)
+            }
+            Write::SetTopic { name, id, partitions, expected } => {
+                let Some(node) = self.topics.get_mut(name) else { return Outcome::Conflict };
+                if node.version != *expected {
+                    return Outcome::Conflict;
+                }
+                let id_shown = id.map_or(0, |id| id.0);
+                writeln!(self.log, "set {name} id {id_shown} {} partitions", partitions.len())
+                    .unwrap();
+                node.version += 1;
+                node.id = *id;
+                node.partitions.clone_from(partitions);
+                done(node.version)
+            }
+            Write::DeleteTopic { name, .. } => {
+                writeln!(self.log, "delete {name}").unwrap();
+                self.topics.remove(name);
+                self.deletions.remove(name);
+                done(0)
+            }
+            Write::ForgetDeletion { name } => {
+                writeln!(self.log, "unmark {name}").unwrap();
+                self.deletions.remove(name);
+                done(0)
+            }
+        }
+    }
+
+    fn deliver(&mut self, request: &BrokerRequest) {
+        assert_eq!(request.broker_epoch, self.controller_view(request.broker));
+        let line = format!("  to {}: {}", request.broker, show_request(&request.body));
+        writeln!(self.log, "{line}").unwrap();
+        let Body::StopReplica(stop) = &request.body else { return };
+        if self.deaf.contains(&request.broker) {
+            return;
+        }
+        let mut errors = Vec::new();
+        for topic in &stop.topics {
+            for partition in topic.partitions.iter().filter(|partition| partition.delete) {
+                let id = TopicPartition::new(Arc::clone(&topic.name), partition.index);
+                errors.push((id, self.stop_error));
+            }
+        }
+        if !errors.is_empty() {
+            let (broker, broker_epoch) = (request.broker, request.broker_epoch);
+            self.pending.push(Change::Stopped { broker, broker_epoch, errors });
+        }
+    }
+
+    fn controller_view(&self, broker: BrokerId) -> BrokerEpoch {
+        self.controller.brokers[&broker].broker.epoch
+    }
+}
+
+fn show_request(body: &Body) -> String {
+    let mut parts = Vec::new();
+    match body {
+        Body::LeaderAndIsr(content) => {
+            for topic in &content.topics {
+                for partition in &topic.partitions {
+                    let new = if partition.is_new { " new" } else { "" };
+                    let leadership = show_leadership(&partition.leadership);
+                    parts.push(format!("{}-{}{new} {leadership}", topic.name, partition.index));
+                }
+            }
+            format!("lead [{}]", parts.join("; "))
+        }
+        Body::UpdateMetadata(update) => {
+            for topic in &update.topics {
+                for (index, partition) in &topic.partitions {
+                    let what = match partition {
+                        None => "gone".to_owned(),
+                        Some(partition) if partition.offline_replicas.is_empty() => {
+                            format!("leader {}", partition.leader)
+                        }
+                        Some(partition) => format!(
+                            "leader {} offline {}",
+                            partition.leader,
+                            show(&partition.offline_replicas)
+                        ),
+                    };
+                    parts.push(format!("{}-{index} {what}", topic.name));
+                }
+            }
+            let brokers: Vec<BrokerId> = update.brokers.iter().map(|broker| broker.id).collect();
+            format!("know brokers {} [{}]", show(&brokers), parts.join("; "))
+        }
+        Body::StopReplica(stop) => {
+            for topic in &stop.topics {
+                for partition in &topic.partitions {
+                    let delete = if partition.delete { " delete" } else { "" };
+                    let epoch = partition.leader_epoch;
+                    let epoch = if epoch == LeaderEpoch(-2) {
+                        String::new()
+                    } else {
+                        format!(" epoch {epoch}")
+                    };
+                    parts.push(format!("{}-{}{delete}{epoch}", topic.name, partition.index));
+                }
+            }
+            format!("stop [{}]", parts.join("; "))
+        }
+    }
+}
+
+pub(super) fn options() -> Options {
+    Options {
+        broker: BrokerId(1),
+        epoch: ControllerEpoch(2),
+        topic_ids: true,
+        leader_recovery: true,
+        delete_topics: true,
+    }
+}
