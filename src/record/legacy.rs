@@ -7,6 +7,7 @@ use crate::batch::{BatchError, LOG_OVERHEAD, NO_SEQUENCE, TimestampType, fixed};
 use crate::compression::Codec;
 use crate::entry::EntryHeader;
 use crate::records::RecordsError;
+use crate::view::{Headers, RecordView};
 
 const CODEC: u8 = 0x07;
 const LOG_APPEND_TIME: u8 = 0x08;
@@ -82,6 +83,8 @@ pub(crate) struct Message<'a> {
     pub(crate) attributes: u8,
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) value: Option<&'a [u8]>,
+    /// All of it.
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Message<'a> {
@@ -95,7 +98,18 @@ impl<'a> Message<'a> {
         let (key, rest) = nullable(&entry[key_at..])?;
         // What follows the value is ignored, as in Kafka.
         let (value, _) = nullable(rest)?;
-        Ok(Message { header, attributes: entry[17], key, value })
+        Ok(Message { header, attributes: entry[17], key, value, bytes: entry })
+    }
+
+    /// The message as a record, with the offset and timestamp that stand in it.
+    pub(crate) fn view(&self) -> RecordView<'a> {
+        RecordView {
+            offset: self.header.last_offset,
+            timestamp: self.header.max_timestamp,
+            key: self.key,
+            value: self.value,
+            headers: Headers::default(),
+        }
     }
 }
 

@@ -56,11 +56,6 @@ pub enum RecordErrorReason {
         /// The magic of the message around it.
         outer: i8,
     },
-    /// A message inside a compressed message is compressed as well.
-    Compressed {
-        /// The record, as Kafka prints it.
-        record: String,
-    },
 }
 
 impl RecordErrorReason {
@@ -90,10 +85,6 @@ impl RecordError {
             RecordErrorReason::Magic { record, outer } => format!(
                 "Record {record}'s magic does not match outer magic {outer} \
                  in topic partition {partition}"
-            ),
-            RecordErrorReason::Compressed { record } => format!(
-                "Compressed outer record should not have an inner record with a compression \
-                 attribute set: {record}"
             ),
         }
     }

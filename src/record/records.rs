@@ -9,7 +9,7 @@ use crate::compression::{self, Codec, DecompressError};
 use crate::entry::EntryHeader;
 use crate::legacy::{Message, entry_size_min};
 use crate::varint::Cursor;
-use crate::view::{Headers, RecordBase, RecordView, read_record};
+use crate::view::{RecordBase, RecordView, read_record};
 
 /// Why the records of an entry cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -173,7 +173,7 @@ impl Wrapper {
     }
 
     pub(crate) fn view<'a>(&self, message: &Message<'a>) -> RecordView<'a> {
-        let mut view = view_of(message);
+        let mut view = message.view();
         if let Some(Offset(base)) = self.base_offset {
             view.offset = Offset(base.wrapping_add(view.offset.0));
         }
@@ -223,16 +223,6 @@ impl<'a> Iterator for InnerMessages<'a> {
     }
 }
 
-fn view_of<'a>(message: &Message<'a>) -> RecordView<'a> {
-    RecordView {
-        offset: message.header.last_offset,
-        timestamp: message.header.max_timestamp,
-        key: message.key,
-        value: message.value,
-        headers: Headers::default(),
-    }
-}
-
 impl Records<'_> {
     /// Reads the records in their order. After an error nothing more comes.
     pub fn iter(&self) -> RecordsIter<'_> {
@@ -242,7 +232,7 @@ impl Records<'_> {
                 cursor: Cursor::new(records),
                 left: header.record_count,
             },
-            Kind::Message(message) => State::Message(Some(view_of(message))),
+            Kind::Message(message) => State::Message(Some(message.view())),
             Kind::Wrapper { wrapper, messages } => {
                 State::Wrapper { wrapper: *wrapper, messages: InnerMessages::new(messages) }
             }

@@ -9,15 +9,12 @@ use bytes::Bytes;
 use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use crate::batch::{
-    Attributes, BATCH_HEADER_LENGTH, Batch, BatchError, BatchHeader, Batches, CRC_COVERS_FROM,
-    TimestampType,
+    BATCH_HEADER_LENGTH, Batch, BatchError, BatchHeader, Batches, CRC_COVERS_FROM, TimestampType,
 };
-use crate::checker::Checker;
-use crate::compression::{BrokerCompression, Codec};
+use crate::compression::{BrokerCompression, Codec, DecompressError};
 use crate::record_errors::RecordErrors;
 use crate::records::RecordsError;
-use crate::varint::Cursor;
-use crate::view::{RecordBase, read_record};
+use crate::{up_convert, walk};
 
 /// What a partition admits, and how it stores it.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +50,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValidationError {
     /// NONE: there is no whole batch. Kafka appends nothing and answers offset -1 without an error; since version 3
-    /// a produce request must have one (see `check_produce_version`).
+    /// a produce request must have one (see `produce_version`).
     #[error("no whole record batch")]
     NoBatches,
     /// CORRUPT_MESSAGE: the bytes are not what was sent.
@@ -65,12 +62,13 @@ pub enum ValidationError {
     /// INVALID_TIMESTAMP or INVALID_RECORD, with the records at fault: `RecordErrors::has_invalid_timestamp` tells.
     #[error("{} records are not admitted", .0.count)]
     Records(RecordErrors),
-    /// MESSAGE_TOO_LARGE: a batch, as sent or as it would be stored, exceeds `max.message.bytes`.
+    /// MESSAGE_TOO_LARGE: a batch, as sent or as it would be stored, exceeds `max.message.bytes`; or its records,
+    /// decompressed, exceed `DECOMPRESSED_BYTES_MAX`, of which Kafka knows nothing.
     #[error("the batch has {size} bytes, more than {maximum}")]
     TooLarge {
         /// The batch's size.
         size: usize,
-        /// The topic's limit.
+        /// The limit.
         maximum: usize,
     },
     /// UNKNOWN_SERVER_ERROR: Kafka fails on these with an exception that has no code.
@@ -282,19 +280,52 @@ impl fmt::Debug for Checked {
     }
 }
 
+/// What `check` will have to do, as far as the first header tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// Walk the records where they are: microseconds.
+    Walk,
+    /// Decompress them, and throw that away.
+    Decompress,
+    /// Write them anew, and compress them if the topic says so: not for a thread that serves connections.
+    Rewrite,
+}
+
+/// Foretells what `check` will have to do; reads one header, checks nothing.
+pub fn work(records: &[u8], rules: &Rules) -> Work {
+    let Some(Ok(first)) = Batches::new(records).next() else { return Work::Walk };
+    let source = first.header.codec.unwrap_or(Codec::None);
+    let target = rules.compression.target(source).codec();
+    if first.header.magic < 2 || (target != source && !first.header.is_control) {
+        Work::Rewrite
+    } else if source == Codec::None {
+        Work::Walk
+    } else {
+        Work::Decompress
+    }
+}
+
 /// Checks what a producer (or a coordinator) wants to append to one partition.
+///
+/// Plain batches are walked where they are; nothing is allocated for a record. Compressed ones are decompressed through
+/// a buffer that the thread keeps. Records are written anew only where the topic's codec is another, where they come
+/// in magic 0 or 1, or where their offsets are not 0, 1, 2 and so on.
 ///
 /// # Errors
 /// As `ValidationError` says; the log must then stay as it is.
 pub fn check(records: Bytes, rules: &Rules) -> Result<Checked, ValidationError> {
     let entries = intact_entries(&records, rules)?;
     let first = entries.first;
-    if first.header.magic == 2 && entries.count > 1 {
+    if entries.count > 1 && (first.header.magic == 2 || entries.codec != Codec::None) {
         return Err(ValidationError::Invalid(InvalidBatch::SeveralBatches));
+    }
+    let target = rules.compression.target(entries.codec);
+    if first.header.magic < 2 {
+        return up_convert::check(&records, first.header.magic, target, rules);
     }
     let header = BatchHeader::parse(first.bytes).map_err(corrupt)?;
     check_batch(&header, rules).map_err(ValidationError::Invalid)?;
-    check_plain(&records, header, rules)
+    walk::check(&records.slice(..header.size()), header, entries.codec, target, rules)
 }
 
 /// The whole entries at the beginning of what was sent.
@@ -367,63 +398,17 @@ fn check_batch(header: &BatchHeader, rules: &Rules) -> Result<(), InvalidBatch> 
     Ok(())
 }
 
-/// Walks the records of an uncompressed batch where they are.
-fn check_plain(
-    records: &Bytes,
-    header: BatchHeader,
-    rules: &Rules,
-) -> Result<Checked, ValidationError> {
-    let mut checker = Checker::new(rules, header.attributes.timestamp_type());
-    let base = RecordBase::of(&header);
-    let mut cursor = Cursor::new(&records[BATCH_HEADER_LENGTH..header.size()]);
-    for _ in 0..header.record_count {
-        let record = read_record(&mut cursor, &base).map_err(structure)?;
-        checker.record(&record);
+/// An error of the records, as the kind that Kafka answers with.
+pub(crate) fn unreadable(error: RecordsError) -> ValidationError {
+    match error {
+        RecordsError::Decompress(DecompressError::TooLarge { cap }) => {
+            ValidationError::TooLarge { size: cap.saturating_add(1), maximum: cap }
+        }
+        RecordsError::Decompress(_) => ValidationError::Unreadable(Unreadable::Compressed),
+        error => ValidationError::Invalid(InvalidBatch::Structure(error)),
     }
-    if cursor.remaining() > 0 {
-        return Err(structure(RecordsError::BytesRemain));
-    }
-    let max_timestamp = checker.finish().map_err(ValidationError::Records)?;
-    Ok(in_place(records, header, max_timestamp, rules))
 }
 
-fn structure(error: RecordsError) -> ValidationError {
-    ValidationError::Invalid(InvalidBatch::Structure(error))
-}
-
-/// Keeps the records as they are, and sets the header's timestamps.
-fn in_place(
-    records: &Bytes,
-    mut header: BatchHeader,
-    max_timestamp: Timestamp,
-    rules: &Rules,
-) -> Checked {
-    let log_append_time =
-        (rules.timestamp_type == TimestampType::LogAppendTime).then_some(rules.now);
-    let payload = records.slice(BATCH_HEADER_LENGTH..header.size());
-    let attributes = header.attributes.with_timestamp_type(rules.timestamp_type);
-    let max_timestamp = log_append_time.unwrap_or(max_timestamp);
-    if header.attributes.timestamp_type() != rules.timestamp_type
-        || header.max_timestamp != max_timestamp
-    {
-        set_timestamps(&mut header, attributes, max_timestamp, payload.len());
-    }
-    Checked::new(header, payload, log_append_time, false)
-}
-
-/// Changes fields that the CRC covers, and the CRC with them.
-///
-/// The CRC is linear: its change is the change of the header's own CRC, moved over the records. So the records are
-/// not read again.
-fn set_timestamps(
-    header: &mut BatchHeader,
-    attributes: Attributes,
-    max_timestamp: Timestamp,
-    records_length: usize,
-) {
-    let before = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
-    header.attributes = attributes;
-    header.max_timestamp = max_timestamp;
-    let after = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
-    header.crc = crc32c::crc32c_combine(before ^ after, header.crc, records_length);
-}
+#[cfg(test)]
+#[path = "validate_tests.rs"]
+mod tests;

@@ -49,7 +49,7 @@ impl<'a> Headers<'a> {
     }
 
     /// Gives each header.
-    pub fn iter(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = Header<'a>> + Clone + use<'a> {
         let mut cursor = Cursor::new(self.bytes);
         // The bytes were walked once when the record was read, so no header is lost to an error here.
         (0..self.count).map_while(move |_| read_header(&mut cursor).ok())

@@ -112,11 +112,6 @@ impl<'a> Stream<'a> {
         self.window.filled()
     }
 
-    /// Bytes decompressed so far.
-    pub(crate) fn produced(&self) -> usize {
-        self.produced
-    }
-
     /// Decompresses until `length` bytes are there, or all; says whether they are.
     pub(crate) fn ensure(&mut self, length: usize) -> Result<bool, DecompressError> {
         while self.window.filled().len() < length {

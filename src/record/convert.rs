@@ -1,0 +1,125 @@
+//! Down-conversion: what fetch requests of versions 0 to 3 are answered with. Source: `RecordsUtil.downConvert`.
+//!
+//! Headers are dropped and control batches left out, for the old formats have neither.
+
+use common::ids::{Offset, Timestamp};
+
+use crate::batch::{Batch, BatchError, Batches, TimestampType};
+use crate::compression::{Codec, Compression, compress};
+use crate::legacy::{MessageFields, write};
+use crate::records::{Records, RecordsError, records};
+
+/// A format before record batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OldFormat {
+    /// No timestamps; for fetch versions 0 and 1.
+    Magic0,
+    /// For fetch versions 2 and 3.
+    Magic1,
+}
+
+impl OldFormat {
+    /// The number in messages.
+    pub fn magic(self) -> i8 {
+        match self {
+            OldFormat::Magic0 => 0,
+            OldFormat::Magic1 => 1,
+        }
+    }
+}
+
+/// Why batches cannot be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConvertError {
+    /// The old formats have no zstd (UNSUPPORTED_COMPRESSION_TYPE).
+    #[error("Down-conversion of zstandard-compressed batches is not supported")]
+    Zstd,
+    /// An entry is none.
+    #[error("{0}")]
+    Batch(BatchError),
+    /// An entry's records cannot be read.
+    #[error("{0}")]
+    Records(RecordsError),
+}
+
+/// Converts the whole entries in `bytes`; those that are old enough stay as they are.
+///
+/// Of uncompressed batches, records below `from` are left out: some versions of librdkafka rely on it. Each entry is
+/// decompressed to at most `cap` bytes. An entry that is cut off at the end is left out.
+pub fn down_convert(
+    bytes: &[u8],
+    to: OldFormat,
+    from: Offset,
+    cap: usize,
+) -> Result<Vec<u8>, ConvertError> {
+    let mut converted = Vec::with_capacity(bytes.len());
+    for entry in Batches::new(bytes) {
+        let entry = entry.map_err(ConvertError::Batch)?;
+        if entry.header.is_control {
+            continue;
+        }
+        if entry.header.codec == Some(Codec::Zstd) {
+            return Err(ConvertError::Zstd);
+        }
+        if entry.header.magic <= to.magic() {
+            converted.extend_from_slice(entry.bytes);
+        } else {
+            let records = records(entry.bytes, cap).map_err(ConvertError::Records)?;
+            convert_entry(&entry, &records, to, from, &mut converted)?;
+        }
+    }
+    Ok(converted)
+}
+
+fn convert_entry(
+    entry: &Batch,
+    records: &Records,
+    to: OldFormat,
+    from: Offset,
+    out: &mut Vec<u8>,
+) -> Result<(), ConvertError> {
+    let codec = entry.header.codec.unwrap_or(Codec::None);
+    let mut message = MessageFields {
+        offset: Offset::ZERO,
+        magic: to.magic(),
+        codec: Codec::None,
+        timestamp_type: entry.header.timestamp_type.unwrap_or(TimestampType::CreateTime),
+        timestamp: Timestamp::NONE,
+        key: None,
+        value: None,
+    };
+    let mut inner = Vec::new();
+    let mut first_and_last = None;
+    let mut max_timestamp = Timestamp::NONE;
+    for record in records {
+        let record = record.map_err(ConvertError::Records)?;
+        message.timestamp = record.timestamp;
+        (message.key, message.value) = (record.key, record.value);
+        if codec == Codec::None {
+            message.offset = record.offset;
+            if record.offset >= from {
+                write(&message, out);
+            }
+            continue;
+        }
+        let (first, _) = *first_and_last.get_or_insert((record.offset, record.offset));
+        first_and_last = Some((first, record.offset));
+        max_timestamp = max_timestamp.max(record.timestamp);
+        // Inner offsets are relative in magic 1, absolute in magic 0.
+        message.offset = match to {
+            OldFormat::Magic0 => record.offset,
+            OldFormat::Magic1 => Offset(record.offset.0.wrapping_sub(first.0)),
+        };
+        write(&message, &mut inner);
+    }
+    let Some((_, last)) = first_and_last else { return Ok(()) };
+    let mut value = Vec::new();
+    compress(Compression::of(codec), to.magic(), &inner, &mut value);
+    let timestamp = match message.timestamp_type {
+        TimestampType::CreateTime => max_timestamp,
+        TimestampType::LogAppendTime => entry.header.max_timestamp,
+    };
+    let value = Some(value.as_slice());
+    write(&MessageFields { offset: last, codec, timestamp, key: None, value, ..message }, out);
+    Ok(())
+}
