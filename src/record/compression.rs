@@ -170,3 +170,7 @@ pub fn decompress(
         _ => Stream::new(codec, magic, bytes, cap)?.into_rest(),
     }
 }
+
+#[cfg(test)]
+#[path = "compression_tests.rs"]
+mod tests;

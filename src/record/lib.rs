@@ -6,6 +6,8 @@ mod checker;
 pub mod compression;
 pub mod control;
 pub mod convert;
+#[cfg(test)]
+mod damage_tests;
 pub mod entry;
 #[cfg(test)]
 mod golden_tests;

@@ -371,11 +371,9 @@ fn corrupt(error: BatchError) -> ValidationError {
     ValidationError::Corrupt(Corruption::Batch(error))
 }
 
-/// The rules of a batch's header. Source: `LogValidator.validateBatch`.
+/// The rules of a batch's header. Source: `LogValidator.validateBatch`, which lets coordinators break all of them; ours
+/// keep those of counts and offsets.
 fn check_batch(header: &BatchHeader, rules: &Rules) -> Result<(), InvalidBatch> {
-    if rules.origin != Origin::Client {
-        return Ok(());
-    }
     let (base, last, record_count) =
         (header.base_offset, header.last_offset(), header.record_count);
     let count_from_offsets = i64::from(header.last_offset_delta) + 1;
@@ -387,6 +385,9 @@ fn check_batch(header: &BatchHeader, rules: &Rules) -> Result<(), InvalidBatch> 
     }
     if count_from_offsets != i64::from(record_count) {
         return Err(InvalidBatch::CountAndOffsets { base, last, record_count });
+    }
+    if rules.origin == Origin::Coordinator {
+        return Ok(());
     }
     if header.attributes.is_control() {
         return Err(InvalidBatch::Control);

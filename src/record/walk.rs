@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use common::ids::{LeaderEpoch, Offset, Timestamp};
 
-use crate::batch::{Attributes, BATCH_HEADER_LENGTH, BatchHeader, CRC_COVERS_FROM, TimestampType};
+use crate::batch::{Attributes, BATCH_HEADER_LENGTH, BatchHeader, TimestampType};
 use crate::build::{BatchBuilder, seal};
 use crate::checker::{Checker, Found, describe_record, describe_skimmed};
 use crate::compression::{self, Codec, Compression, DECOMPRESSED_BYTES_MAX};
@@ -99,8 +99,11 @@ fn in_place(batch: &Bytes, mut header: BatchHeader, found: &Found, rules: &Rules
     if header.attributes.timestamp_type() != rules.timestamp_type
         || header.max_timestamp != max_timestamp
     {
-        let attributes = header.attributes.with_timestamp_type(rules.timestamp_type);
-        set_timestamps(&mut header, attributes, max_timestamp, records.len());
+        header.attributes = header.attributes.with_timestamp_type(rules.timestamp_type);
+        header.max_timestamp = max_timestamp;
+        // The checksum covers both. Reading the records again, now in the cache, is quicker than combining checksums
+        // for batches of usual sizes.
+        seal(&mut header, &records);
     }
     Checked::new(header, records, log_append_time, false)
 }
@@ -111,23 +114,6 @@ fn stored_time(found: &Found, rules: &Rules) -> (Timestamp, Option<Timestamp>) {
         TimestampType::CreateTime => (found.max_timestamp, None),
         TimestampType::LogAppendTime => (rules.now, Some(rules.now)),
     }
-}
-
-/// Changes fields that the CRC covers, and the CRC with them.
-///
-/// The CRC is linear: its change is the change of the header's own CRC, moved over the records. So the records are
-/// not read again.
-fn set_timestamps(
-    header: &mut BatchHeader,
-    attributes: Attributes,
-    max_timestamp: Timestamp,
-    records_length: usize,
-) {
-    let before = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
-    header.attributes = attributes;
-    header.max_timestamp = max_timestamp;
-    let after = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
-    header.crc = crc32c::crc32c_combine(before ^ after, header.crc, records_length);
 }
 
 /// Writes a batch anew, from its plain records, with offsets 0, 1, 2 and so on and the topic's codec.
