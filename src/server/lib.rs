@@ -1,1 +1,3 @@
 //! The broker: one handler per API, controller loop, start and stop.
+
+pub mod logging;
