@@ -4,5 +4,7 @@ pub mod changes;
 pub mod documents;
 pub mod fake;
 pub mod paths;
+pub mod real;
+mod session;
 pub mod store;
 mod tree;

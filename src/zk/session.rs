@@ -1,0 +1,519 @@
+//! The session with a real ZooKeeper: connects, serves requests, and builds itself again when lost.
+//!
+//! Each connection has a runtime of its own on the session's one thread. The client library would connect again by itself,
+//! but waits longer and longer and gives up sessions that the servers still know; so when a connection is lost, its
+//! runtime is dropped with all that runs in it, and the next one takes the session up where it was. Only
+//! ZooKeeper says that a session has expired.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, error, info, warn};
+use zookeeper_client::{
+    Acls, Client, CreateMode, Error, EventType, MultiWriteError, MultiWriteResult, OneshotWatcher,
+    SaslOptions, SessionInfo, TlsOptions,
+};
+
+use crate::{
+    changes::{Dirty, SessionState, Watched},
+    paths,
+    real::{Action, Answer, CLOSE_AT_MOST, ConnectError, Failure, Request, Shared, ZkConfig},
+    store::{
+        CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkError,
+        ZkVersion,
+    },
+};
+
+/// Pauses between rounds over all servers, the first and the longest.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_AT_MOST: Duration = Duration::from_secs(1);
+
+/// Owned by the session's thread.
+pub(crate) struct Worker {
+    config: ZkConfig,
+    hosts: String,
+    chroot: Option<String>,
+    chroot_is_there: bool,
+    tls: Option<TlsOptions>,
+    sasl: Option<SaslOptions>,
+    shared: Arc<Shared>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    stop: watch::Receiver<bool>,
+    session: Option<SessionInfo>,
+    /// Watches that ZooKeeper may still hold, or has fired and we are to hear of.
+    armed: Arc<Mutex<HashSet<Dirty>>>,
+}
+
+enum Next {
+    Connect,
+    Stop,
+}
+
+impl Worker {
+    #[allow(clippy::too_many_arguments)] // One caller, which owns the other ends.
+    pub(crate) fn new(
+        config: ZkConfig,
+        hosts: String,
+        chroot: Option<String>,
+        tls: Option<TlsOptions>,
+        sasl: Option<SaslOptions>,
+        shared: Arc<Shared>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        stop: watch::Receiver<bool>,
+    ) -> Worker {
+        let armed = Arc::new(Mutex::new(HashSet::new()));
+        Worker {
+            config,
+            hosts,
+            chroot,
+            chroot_is_there: false,
+            tls,
+            sasl,
+            shared,
+            requests,
+            stop,
+            session: None,
+            armed,
+        }
+    }
+
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self) {
+        loop {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    error!(%error, "cannot make a runtime for the ZooKeeper session");
+                    break;
+                }
+            };
+            match runtime.block_on(self.connection()) {
+                Next::Connect => {}
+                Next::Stop => break,
+            }
+        }
+        self.shared.hub.set_session(SessionState::Closed);
+    }
+
+    async fn connection(&mut self) -> Next {
+        match self.connect().await {
+            Some(client) => self.serve(client).await,
+            None => Next::Stop,
+        }
+    }
+
+    /// Takes the session up, or begins a new one; `None` when told to stop.
+    async fn connect(&mut self) -> Option<Client> {
+        let mut stop = self.stop.clone();
+        let mut pause = RETRY_FIRST;
+        loop {
+            let result = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return None,
+                result = self.try_connect() => result,
+            };
+            match result {
+                Ok(client) => return Some(client),
+                Err(Error::SessionExpired) if self.session.is_some() => {
+                    self.expire();
+                    continue;
+                }
+                Err(Error::AuthFailed) => {
+                    error!("[ZooKeeperClient {}] Auth failed", self.config.name);
+                    self.shared.hub.set_session(SessionState::AuthFailed);
+                    pause = RETRY_AT_MOST;
+                }
+                Err(error) => debug!(%error, hosts = %self.hosts, "cannot reach ZooKeeper"),
+            }
+            if self.shared.fault.lock().is_some() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return None,
+                () = sleep(pause) => {}
+            }
+            pause = RETRY_AT_MOST.min(pause * 2);
+        }
+    }
+
+    async fn try_connect(&mut self) -> Result<Client, Error> {
+        let mut connector = Client::connector()
+            .with_session_timeout(self.config.session_timeout)
+            .with_fail_eagerly();
+        if let Some(session) = &self.session {
+            connector = connector.with_session(session.clone());
+        }
+        if let Some(sasl) = &self.sasl {
+            connector = connector.with_sasl(sasl.clone());
+        }
+        // Names are resolved here, at each connection.
+        let client = match &self.tls {
+            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.hosts).await?,
+            None => connector.connect(&self.hosts).await?,
+        };
+        self.session = Some(client.session().clone());
+        let Some(chroot) = &self.chroot else { return Ok(client) };
+        if !self.chroot_is_there {
+            let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+            match client.mkdir(chroot, &options).await {
+                Ok(()) => self.chroot_is_there = true,
+                Err(error @ (Error::NoAuth | Error::InvalidAcl | Error::QuotaExceeded)) => {
+                    let path = chroot.clone();
+                    let fault = ConnectError::Chroot { path, source: error.clone() };
+                    *self.shared.fault.lock() = Some(fault);
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // It was checked when the connect string was.
+        client.chroot(chroot.clone()).map_err(|_| Error::BadArguments(&"chroot"))
+    }
+
+    /// ZooKeeper has ended the session.
+    fn expire(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        info!("[ZooKeeperClient {}] Session expired.", self.config.name);
+        self.shared.ended_sessions.fetch_add(1, Ordering::AcqRel);
+        self.shared.hub.set_session(SessionState::Expired(SessionId(session.id().0)));
+        while let Ok(request) = self.requests.try_recv() {
+            // Nobody waits any more where it fails.
+            let _ = request.reply.send(Err(Failure::Refused(ZkError::SessionExpired)));
+        }
+        info!(
+            "[ZooKeeperClient {}] Initializing a new session to {}.",
+            self.config.name, self.config.connect
+        );
+    }
+
+    async fn serve(&mut self, client: Client) -> Next {
+        let session = SessionId(client.session_id().0);
+        let mut states = client.state_watcher();
+        if client.state() != zookeeper_client::SessionState::SyncConnected {
+            return self.lost(session).await;
+        }
+        self.shared.hub.set_session(SessionState::Connected(session));
+        let lost_watches = std::mem::take(&mut *self.armed.lock());
+        for dirty in lost_watches {
+            self.shared.hub.mark_dirty(&dirty.path, dirty.watched);
+        }
+
+        let suspect = Arc::new(Notify::new());
+        let connection = Arc::new(Connection {
+            client,
+            shared: self.shared.clone(),
+            armed: self.armed.clone(),
+            set_acl: self.config.set_acl,
+            suspect: suspect.clone(),
+        });
+        let mut stop = self.stop.clone();
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                state = states.changed() => {
+                    if state != zookeeper_client::SessionState::SyncConnected {
+                        return self.lost(session).await;
+                    }
+                }
+                () = suspect.notified() => return self.lost(session).await,
+                Some(_) = running.join_next() => {}
+                Some(request) = self.requests.recv() => self.begin(request, &connection, &mut running),
+            }
+        }
+        let finish = async {
+            while running.join_next().await.is_some() {}
+            // The library says goodbye to ZooKeeper once the last handle is gone.
+            drop(connection);
+            while states.changed().await != zookeeper_client::SessionState::Closed {}
+        };
+        if timeout(CLOSE_AT_MOST, finish).await.is_err() {
+            warn!(%session, "ZooKeeper did not confirm the end of the session");
+        }
+        Next::Stop
+    }
+
+    async fn lost(&mut self, session: SessionId) -> Next {
+        // What was answered before the loss is handed on.
+        tokio::task::yield_now().await;
+        self.shared.hub.set_session(SessionState::Disconnected(session));
+        Next::Connect
+    }
+
+    fn begin(&self, request: Request, connection: &Arc<Connection>, running: &mut JoinSet<()>) {
+        if request.ended_sessions != self.shared.ended_sessions.load(Ordering::Acquire) {
+            // Nobody waits any more where it fails.
+            let _ = request.reply.send(Err(Failure::Refused(ZkError::SessionExpired)));
+            return;
+        }
+        let connection = connection.clone();
+        running.spawn(async move {
+            let result = connection.perform(request.action).await;
+            if matches!(result, Err(Failure::Lost)) {
+                connection.suspect.notify_one();
+            }
+            // Nobody waits any more where it fails.
+            let _ = request.reply.send(result);
+        });
+    }
+}
+
+/// One connection, with its requests and watches.
+struct Connection {
+    client: Client,
+    shared: Arc<Shared>,
+    armed: Arc<Mutex<HashSet<Dirty>>>,
+    set_acl: bool,
+    suspect: Arc<Notify>,
+}
+
+impl Connection {
+    async fn perform(&self, action: Action) -> Result<Answer, Failure> {
+        match action {
+            Action::Get(path, watch) => self.get(&path, watch).await,
+            Action::Exists(path, watch) => self.exists(&path, watch).await,
+            Action::Children(path, watch) => self.children(&path, watch).await,
+            Action::Create(path, data, kind) => self.create(&path, &data, kind).await,
+            Action::Set(path, data, expected) => {
+                let result = self.client.set_data(&path, &data, version(expected)).await;
+                result.map(|stat| Answer::Set(stat_of(&stat))).map_err(|e| failure(e, &path))
+            }
+            Action::Delete(path, expected) => {
+                let result = self.client.delete(&path, version(expected)).await;
+                result.map(|()| Answer::Deleted).map_err(|error| failure(error, &path))
+            }
+            Action::Multi(ops) => self.multi(&ops).await,
+        }
+    }
+
+    async fn get(&self, path: &str, watch: Watch) -> Result<Answer, Failure> {
+        loop {
+            let result = if self.must_arm(path, Watched::Node, watch) {
+                let result = self.client.get_and_watch_data(path).await;
+                result.map(|(data, stat, watcher)| (data, stat, Some(watcher)))
+            } else {
+                self.client.get_data(path).await.map(|(data, stat)| (data, stat, None))
+            };
+            match result {
+                Ok((data, stat, watcher)) => {
+                    self.arm(path, Watched::Node, watcher);
+                    return Ok(Answer::Node(Some(Node { data, stat: stat_of(&stat) })));
+                }
+                Err(Error::NoNode) if self.is_absent(path, watch).await? => {
+                    return Ok(Answer::Node(None));
+                }
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(failure(error, path)),
+            }
+        }
+    }
+
+    async fn exists(&self, path: &str, watch: Watch) -> Result<Answer, Failure> {
+        let stat = self.stat(path, watch).await?;
+        Ok(Answer::Stat(stat))
+    }
+
+    async fn children(&self, path: &str, watch: Watch) -> Result<Answer, Failure> {
+        loop {
+            let result = if self.must_arm(path, Watched::Children, watch) {
+                let result = self.client.list_and_watch_children(path).await;
+                result.map(|(children, watcher)| (children, Some(watcher)))
+            } else {
+                self.client.list_children(path).await.map(|children| (children, None))
+            };
+            match result {
+                Ok((children, watcher)) => {
+                    self.arm(path, Watched::Children, watcher);
+                    return Ok(Answer::Children(children));
+                }
+                Err(Error::NoNode) if self.is_absent(path, watch).await? => {
+                    return Ok(Answer::Children(Vec::new()));
+                }
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(failure(error, path)),
+            }
+        }
+    }
+
+    /// Watches for the creation of a node that was just not there; `false` where it has been created since.
+    async fn is_absent(&self, path: &str, watch: Watch) -> Result<bool, Failure> {
+        Ok(watch == Watch::No || self.stat(path, watch).await?.is_none())
+    }
+
+    async fn stat(&self, path: &str, watch: Watch) -> Result<Option<Stat>, Failure> {
+        let result = if self.must_arm(path, Watched::Node, watch) {
+            let result = self.client.check_and_watch_stat(path).await;
+            result.map(|(stat, watcher)| (stat, Some(watcher)))
+        } else {
+            self.client.check_stat(path).await.map(|stat| (stat, None))
+        };
+        let (stat, watcher) = result.map_err(|error| failure(error, path))?;
+        self.arm(path, Watched::Node, watcher);
+        Ok(stat.as_ref().map(stat_of))
+    }
+
+    /// A path that is still watched need not be watched again: until we hear of its change, ZooKeeper tells of it before
+    /// it answers a read that shows it.
+    fn must_arm(&self, path: &str, watched: Watched, watch: Watch) -> bool {
+        let dirty = Dirty { path: path.to_owned(), watched };
+        watch == Watch::Yes && !self.armed.lock().contains(&dirty)
+    }
+
+    fn arm(&self, path: &str, watched: Watched, watcher: Option<OneshotWatcher>) {
+        let Some(watcher) = watcher else { return };
+        let dirty = Dirty { path: path.to_owned(), watched };
+        self.armed.lock().insert(dirty.clone());
+        let (armed, hub) = (self.armed.clone(), self.shared.hub.clone());
+        tokio::spawn(async move {
+            let event = watcher.changed().await;
+            // With the session's end all watches are dirty, once there is a new one.
+            if event.event_type != EventType::Session {
+                armed.lock().remove(&dirty);
+                hub.mark_dirty(&dirty.path, dirty.watched);
+            }
+        });
+    }
+
+    async fn create(&self, path: &str, data: &[u8], kind: CreateKind) -> Result<Answer, Failure> {
+        let options = mode(kind).with_acls(self.acls(path));
+        let result = self.client.create(path, data, &options).await;
+        let (stat, sequence) = result.map_err(|error| failure(error, path))?;
+        let path = match kind {
+            CreateKind::Persistent | CreateKind::Ephemeral => path.to_owned(),
+            _ => format!("{path}{sequence}"),
+        };
+        Ok(Answer::Created(Created { path, stat: stat_of(&stat) }))
+    }
+
+    async fn multi(&self, ops: &[Op]) -> Result<Answer, Failure> {
+        let first = ops.first().map_or("", Op::path);
+        let mut writer = self.client.new_multi_writer();
+        for op in ops {
+            let added = match op {
+                Op::Check { path, version } => writer.add_check_version(path, version.0),
+                Op::Create { path, data, kind } => {
+                    writer.add_create(path, data, &mode(*kind).with_acls(self.acls(path)))
+                }
+                Op::Set { path, data, expected } => {
+                    writer.add_set_data(path, data, version(*expected))
+                }
+                Op::Delete { path, expected } => writer.add_delete(path, version(*expected)),
+            };
+            added.map_err(|error| failure(error, op.path()))?;
+        }
+        match writer.commit().await {
+            Ok(results) if results.len() == ops.len() => {
+                Ok(Answer::Multi(results.into_iter().map(op_result).collect()))
+            }
+            Ok(results) => {
+                let message = format!("{} results for {} steps", results.len(), ops.len());
+                Err(Failure::Refused(ZkError::Other { path: first.to_owned(), message }))
+            }
+            Err(MultiWriteError::RequestFailed { source }) => Err(failure(source, first)),
+            Err(MultiWriteError::OperationFailed { index, source }) => {
+                let path = ops.get(index).map_or(first, Op::path);
+                match failure(source, path) {
+                    Failure::Lost => Err(Failure::Lost),
+                    Failure::Refused(reason) => {
+                        let reason = Box::new(reason);
+                        Err(Failure::Refused(ZkError::Multi { index, reason }))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Source: `ZkData.defaultAcls`.
+    fn acls(&self, path: &str) -> Acls<'static> {
+        if !self.set_acl || path == paths::CONSUMERS {
+            Acls::anyone_all()
+        } else if paths::is_sensitive(path) {
+            Acls::creator_all()
+        } else {
+            Acls::new(&CREATOR_ALL_AND_ANYONE_READ)
+        }
+    }
+}
+
+static CREATOR_ALL_AND_ANYONE_READ: [zookeeper_client::Acl; 2] = [
+    zookeeper_client::Acl::new_const(zookeeper_client::Permission::ALL, "auth", ""),
+    zookeeper_client::Acl::new_const(zookeeper_client::Permission::READ, "world", "anyone"),
+];
+
+fn mode(kind: CreateKind) -> CreateMode {
+    match kind {
+        CreateKind::Persistent => CreateMode::Persistent,
+        CreateKind::Ephemeral => CreateMode::Ephemeral,
+        CreateKind::PersistentSequential => CreateMode::PersistentSequential,
+        CreateKind::EphemeralSequential => CreateMode::EphemeralSequential,
+    }
+}
+
+fn version(expected: Expected) -> Option<i32> {
+    match expected {
+        Expected::Any => None,
+        Expected::Version(version) => Some(version.0),
+    }
+}
+
+fn stat_of(stat: &zookeeper_client::Stat) -> Stat {
+    Stat {
+        czxid: stat.czxid,
+        mzxid: stat.mzxid,
+        pzxid: stat.pzxid,
+        ctime: common::ids::Timestamp(stat.ctime),
+        mtime: common::ids::Timestamp(stat.mtime),
+        version: ZkVersion(stat.version),
+        cversion: stat.cversion,
+        aversion: stat.aversion,
+        ephemeral_owner: (stat.ephemeral_owner != 0).then_some(SessionId(stat.ephemeral_owner)),
+        data_length: stat.data_length,
+        num_children: stat.num_children,
+    }
+}
+
+fn op_result(result: MultiWriteResult) -> OpResult {
+    match result {
+        MultiWriteResult::Create { path, .. } => OpResult::Created(path),
+        MultiWriteResult::SetData { stat } => OpResult::Set(stat_of(&stat)),
+        MultiWriteResult::Delete => OpResult::Deleted,
+        _ => OpResult::Checked,
+    }
+}
+
+fn failure(error: Error, path: &str) -> Failure {
+    let path = path.to_owned();
+    Failure::Refused(match error {
+        Error::NoNode => ZkError::NoNode { path },
+        Error::NodeExists => ZkError::NodeExists { path },
+        Error::BadVersion => ZkError::BadVersion { path },
+        Error::NotEmpty => ZkError::NotEmpty { path },
+        Error::NoChildrenForEphemerals => ZkError::NoChildrenForEphemerals { path },
+        Error::NoAuth => ZkError::NoAuth { path },
+        Error::AuthFailed => ZkError::AuthFailed,
+        Error::SessionExpired => ZkError::SessionExpired,
+        // The server answered, so nothing is unknown.
+        Error::BadArguments(_)
+        | Error::InvalidAcl
+        | Error::NotReadOnly
+        | Error::QuotaExceeded
+        | Error::Throttled
+        | Error::MarshallingError
+        | Error::Unimplemented
+        | Error::UnexpectedErrorCode(_)
+        | Error::RuntimeInconsistent => ZkError::Other { path, message: error.to_string() },
+        _ => return Failure::Lost,
+    })
+}
