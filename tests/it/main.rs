@@ -1,3 +1,4 @@
 //! Integration tests.
 
 mod configuration;
+mod zk_conformance;
