@@ -1,0 +1,208 @@
+//! Who a client is, and what an ACL lets it do: the schemes world, auth, digest, ip and super.
+//! Source: ZooKeeper's `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL` and its
+//! authentication providers.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+use crate::code::Refusal;
+use crate::data::{Acl, Id};
+
+/// The id of a digest: the user, and SHA-1 over user and password.
+pub(crate) fn digest_id(user_and_password: &[u8]) -> String {
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, user_and_password);
+    let user = user_and_password.split(|byte| *byte == b':').next().unwrap_or_default();
+    format!("{}:{}", String::from_utf8_lossy(user), STANDARD.encode(hash.as_ref()))
+}
+
+/// What an auth packet makes of the client; `None` when the scheme is not ours.
+///
+/// `super_digest` is the digest id that makes a super user.
+pub(crate) fn authenticate(
+    scheme: &str,
+    auth: &[u8],
+    address: IpAddr,
+    super_digest: Option<&str>,
+) -> Option<Vec<Id>> {
+    match scheme {
+        "digest" => {
+            let id = digest_id(auth);
+            let mut ids = Vec::new();
+            if super_digest == Some(id.as_str()) {
+                ids.push(Id::new("super", ""));
+            }
+            ids.push(Id::new("digest", &id));
+            Some(ids)
+        }
+        "ip" => Some(vec![ip_id(address)]),
+        _ => None,
+    }
+}
+
+/// The id that every connection has from its address.
+pub(crate) fn ip_id(address: IpAddr) -> Id {
+    Id::new("ip", &address.to_canonical().to_string())
+}
+
+/// Checks an ACL that a client sends, and puts the client's own ids where it says `auth`.
+pub(crate) fn resolve(acls: &[Acl], client: &[Id]) -> Result<Vec<Acl>, Refusal> {
+    let mut resolved = Vec::new();
+    for (position, acl) in acls.iter().enumerate() {
+        if acls[..position].contains(acl) {
+            continue;
+        }
+        match acl.id.scheme.as_str() {
+            "world" if acl.id.id == "anyone" => resolved.push(acl.clone()),
+            "auth" => {
+                let before = resolved.len();
+                for id in client.iter().filter(|id| id.scheme == "digest" || id.scheme == "sasl") {
+                    resolved.push(Acl { perms: acl.perms, id: id.clone() });
+                }
+                if resolved.len() == before {
+                    return Err(Refusal::InvalidAcl);
+                }
+            }
+            "digest" if acl.id.id.trim_end_matches(':').split(':').count() == 2 => {
+                resolved.push(acl.clone());
+            }
+            "ip" if parse_network(&acl.id.id).is_some() => resolved.push(acl.clone()),
+            _ => return Err(Refusal::InvalidAcl),
+        }
+    }
+    if resolved.is_empty() { Err(Refusal::InvalidAcl) } else { Ok(resolved) }
+}
+
+/// Whether the client may do what any of the bits of `wanted` names.
+pub(crate) fn check(acls: &[Acl], wanted: i32, client: &[Id]) -> Result<(), Refusal> {
+    if acls.is_empty() || client.iter().any(|id| id.scheme == "super") {
+        return Ok(());
+    }
+    let permits = |acl: &Acl| {
+        acl.perms & wanted != 0
+            && (acl.id.scheme == "world" && acl.id.id == "anyone"
+                || client.iter().any(|id| matches(&acl.id, id)))
+    };
+    if acls.iter().any(permits) { Ok(()) } else { Err(Refusal::NoAuth) }
+}
+
+fn matches(wanted: &Id, client: &Id) -> bool {
+    if wanted.scheme != client.scheme {
+        return false;
+    }
+    match wanted.scheme.as_str() {
+        "digest" | "sasl" => wanted.id == client.id,
+        "ip" => {
+            let address = client.id.parse::<Ipv4Addr>().map(u32::from);
+            match (parse_network(&wanted.id), address) {
+                (Some((network, mask)), Ok(address)) => network & mask == address & mask,
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+/// An IPv4 address, with `/bits` for a network; ZooKeeper's scheme knows no IPv6.
+fn parse_network(text: &str) -> Option<(u32, u32)> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, bits.parse().ok().filter(|bits| *bits <= 32)?),
+        None => (text, 32_u32),
+    };
+    let mut octets = [0_u8; 4];
+    let mut parts = address.split('.');
+    for octet in &mut octets {
+        *octet = parts.next()?.parse().ok()?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+    Some((u32::from_be_bytes(octets), mask))
+}
+
+/// An ACL as a client sees it that may not administrate the node: without the passwords' hashes.
+pub(crate) fn without_hashes(acls: &[Acl]) -> Vec<Acl> {
+    let hide = |acl: &Acl| match acl.id.scheme.as_str() {
+        "digest" => {
+            let id = match acl.id.id.split_once(':') {
+                Some((user, _)) => format!("{user}:x"),
+                None => acl.id.id.clone(),
+            };
+            Acl { perms: acl.perms, id: Id::new("digest", &id) }
+        }
+        _ => acl.clone(),
+    };
+    acls.iter().map(hide).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::perms;
+
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
+        Acl { perms, id: Id::new(scheme, id) }
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_original() {
+        // The example of ZooKeeper's documentation of super users.
+        assert_eq!(digest_id(b"super:test"), "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
+    }
+
+    #[test]
+    fn auth_stands_for_the_clients_own_ids() {
+        let client = authenticate("digest", b"u:p", HOME, None).unwrap();
+        let resolved = resolve(&[acl(perms::ALL, "auth", "")], &client).unwrap();
+        assert_eq!(resolved, [acl(perms::ALL, "digest", &digest_id(b"u:p"))]);
+        assert_eq!(check(&resolved, perms::READ, &client), Ok(()));
+        assert_eq!(check(&resolved, perms::READ, &[ip_id(HOME)]), Err(Refusal::NoAuth));
+        let stranger = [ip_id(HOME)];
+        assert_eq!(resolve(&[acl(1, "auth", "")], &stranger), Err(Refusal::InvalidAcl));
+    }
+
+    #[test]
+    fn bad_acls_are_refused() {
+        let bad = [
+            vec![],
+            vec![acl(1, "world", "nobody")],
+            vec![acl(1, "digest", "nocolon")],
+            vec![acl(1, "ip", "1.2.3")],
+            vec![acl(1, "ip", "1.2.3.4/33")],
+            vec![acl(1, "unheard", "of")],
+        ];
+        for acls in bad {
+            assert_eq!(resolve(&acls, &[]), Err(Refusal::InvalidAcl), "{acls:?}");
+        }
+    }
+
+    #[test]
+    fn networks_match_by_their_bits() {
+        let client = [Id::new("ip", "10.1.2.3")];
+        for (network, permitted) in [
+            ("10.1.2.3", true),
+            ("10.1.0.0/16", true),
+            ("0.0.0.0/0", true),
+            ("10.2.0.0/16", false),
+            ("10.1.2.4", false),
+        ] {
+            let acls = [acl(perms::READ, "ip", network)];
+            assert_eq!(check(&acls, perms::READ, &client).is_ok(), permitted, "{network}");
+            assert_eq!(check(&acls, perms::WRITE, &client), Err(Refusal::NoAuth));
+        }
+    }
+
+    #[test]
+    fn the_super_user_may_do_everything() {
+        let id = digest_id(b"super:secret");
+        let client = authenticate("digest", b"super:secret", HOME, Some(&id)).unwrap();
+        assert_eq!(check(&[acl(0, "digest", "x:y")], perms::ADMIN, &client), Ok(()));
+        let other = authenticate("digest", b"super:guess", HOME, Some(&id)).unwrap();
+        assert_eq!(check(&[acl(0, "digest", "x:y")], perms::ADMIN, &other), Err(Refusal::NoAuth));
+    }
+}

@@ -1,0 +1,348 @@
+//! `zookeeper.properties`. Source: ZooKeeper's `QuorumPeerConfig`, and the system properties that
+//! its other keys become.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::properties::{self, Properties};
+use thiserror::Error;
+
+/// Settings of a server, with the defaults of ZooKeeper.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where snapshots are.
+    pub data_dir: PathBuf,
+    /// Where logs are; `data_dir` by default.
+    pub data_log_dir: PathBuf,
+    /// Where to listen; port 0 lets the system choose.
+    pub client_address: SocketAddr,
+    /// The unit of time; sessions end at its multiples.
+    pub tick: Duration,
+    /// Connections per address of a client; 0 for any number.
+    pub client_connections_max: usize,
+    /// Connections in all; 0 for any number.
+    pub connections_max: usize,
+    /// Bounds of what a client may ask for.
+    pub session_timeout_ms_min: i32,
+    /// Bounds of what a client may ask for.
+    pub session_timeout_ms_max: i32,
+    /// Transactions from one snapshot to the next.
+    pub snap_count: u64,
+    /// The largest request, in bytes.
+    pub jute_buffer_bytes_max: usize,
+    /// Snapshots that a purge leaves.
+    pub purge_retain_count: usize,
+    /// Time from purge to purge; none without.
+    pub purge_interval: Option<Duration>,
+    /// The four-letter words that are answered.
+    pub words: BTreeSet<String>,
+    /// The digest id of the super user.
+    pub super_digest: Option<String>,
+    /// Whether TTL nodes are enabled.
+    pub extended_types: bool,
+    /// Whether hard quotas are enforced.
+    pub enforce_quota: bool,
+    /// Whether ACLs are left unchecked.
+    pub skip_acl: bool,
+    /// How often empty container nodes are looked for.
+    pub container_check: Duration,
+    /// What the one who wrote the file should know: unknown keys, and such without effect.
+    pub warnings: Vec<String>,
+}
+
+/// What is wrong with a file: all of it, a line each.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.join("\n"))]
+pub struct ConfigError(pub Vec<String>);
+
+/// Known four-letter words, in the order of ZooKeeper's documentation.
+pub(crate) const WORDS: [&str; 18] = [
+    "conf", "cons", "crst", "dump", "envi", "ruok", "srst", "srvr", "stat", "wchs", "wchc", "wchp",
+    "mntr", "isro", "dirs", "hash", "gtmk", "stmk",
+];
+
+/// Keys for the members of an ensemble; alone they mean nothing.
+const ENSEMBLE_KEYS: [&str; 17] = [
+    "initLimit",
+    "syncLimit",
+    "connectToLearnerMasterLimit",
+    "electionAlg",
+    "quorumListenOnAllIPs",
+    "peerType",
+    "syncEnabled",
+    "standaloneEnabled",
+    "sslQuorum",
+    "portUnification",
+    "sslQuorumReloadCertFiles",
+    "localSessionsEnabled",
+    "localSessionsUpgradingEnabled",
+    "observerMasterPort",
+    "cnxTimeout",
+    "leaderServes",
+    "oraclePath",
+];
+
+impl Config {
+    /// A server for tests: a folder, loopback, a port that the system chooses, short ticks.
+    pub fn for_tests(data_dir: impl Into<PathBuf>) -> Config {
+        let data_dir = data_dir.into();
+        Config {
+            data_log_dir: data_dir.clone(),
+            data_dir,
+            client_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            tick: Duration::from_millis(100),
+            client_connections_max: 0,
+            connections_max: 0,
+            session_timeout_ms_min: 100,
+            session_timeout_ms_max: 60_000,
+            snap_count: 100_000,
+            jute_buffer_bytes_max: 0xfffff,
+            purge_retain_count: 3,
+            purge_interval: None,
+            words: WORDS.map(str::to_owned).into(),
+            super_digest: None,
+            extended_types: true,
+            enforce_quota: false,
+            skip_acl: false,
+            container_check: Duration::from_secs(60),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads a file. Finds every fault in it before it gives up.
+    pub fn parse(text: &[u8]) -> Result<Config, ConfigError> {
+        let mut lines = Lines { properties: properties::parse(text), errors: Vec::new() };
+        refuse_ensemble(&mut lines);
+        let data_dir = PathBuf::from(lines.take("dataDir").unwrap_or_else(|| {
+            lines.errors.push("dataDir is not set".to_owned());
+            String::new()
+        }));
+        let data_log_dir = lines.take("dataLogDir").map_or_else(|| data_dir.clone(), PathBuf::from);
+        let client_address = client_address(&mut lines);
+        let tick_ms: u64 = lines.number("tickTime", 3000, 1);
+        let bound = |ticks: u64| i32::try_from(tick_ms.saturating_mul(ticks)).unwrap_or(i32::MAX);
+        let session_timeout_ms_min = match lines.number("minSessionTimeout", -1, -1) {
+            -1 => bound(2),
+            timeout => timeout,
+        };
+        let session_timeout_ms_max = match lines.number("maxSessionTimeout", -1, -1) {
+            -1 => bound(20),
+            timeout => timeout,
+        };
+        if session_timeout_ms_min > session_timeout_ms_max {
+            let error = "minSessionTimeout must not be larger than maxSessionTimeout";
+            lines.errors.push(error.to_owned());
+        }
+        let purge_hours: u64 = lines.number("autopurge.purgeInterval", 0, 0);
+        let config = Config {
+            data_dir,
+            data_log_dir,
+            client_address,
+            tick: Duration::from_millis(tick_ms),
+            client_connections_max: lines.number("maxClientCnxns", 60, 0),
+            connections_max: lines.number("maxCnxns", 0, 0),
+            session_timeout_ms_min,
+            session_timeout_ms_max,
+            // Apache takes at least 2.
+            snap_count: lines.number("snapCount", 100_000, 2),
+            jute_buffer_bytes_max: lines.number("jute.maxbuffer", 0xfffff, 1),
+            purge_retain_count: lines.number("autopurge.snapRetainCount", 3, 3),
+            purge_interval: (purge_hours > 0).then(|| Duration::from_secs(purge_hours * 3600)),
+            words: words(lines.take("4lw.commands.whitelist").as_deref().unwrap_or_default()),
+            super_digest: lines.take("DigestAuthenticationProvider.superDigest"),
+            extended_types: lines.boolean("extendedTypesEnabled"),
+            enforce_quota: lines.boolean("enforceQuota"),
+            skip_acl: lines.take("skipACL").is_some_and(|value| value == "yes"),
+            container_check: Duration::from_millis(lines.number(
+                "znode.container.checkIntervalMs",
+                60_000,
+                1,
+            )),
+            warnings: Vec::new(),
+        };
+        let warnings = warnings(&mut lines);
+        match lines.errors.is_empty() {
+            true => Ok(Config { warnings, ..config }),
+            false => Err(ConfigError(lines.errors)),
+        }
+    }
+}
+
+/// A file's lines: what is read is taken out, what is left is unknown.
+struct Lines {
+    properties: Properties,
+    errors: Vec<String>,
+}
+
+impl Lines {
+    fn take(&mut self, key: &str) -> Option<String> {
+        // Other keys of Apache's are system properties, which may be given with their prefix.
+        let prefixed = self.properties.remove(&format!("zookeeper.{key}"));
+        let value = self.properties.remove(key).or(prefixed)?;
+        Some(value.trim().to_owned())
+    }
+
+    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy>(
+        &mut self,
+        key: &str,
+        default: T,
+        min: T,
+    ) -> T {
+        let Some(value) = self.take(key) else { return default };
+        match value.parse() {
+            Ok(number) if number >= min => number,
+            Ok(_) => {
+                self.errors.push(format!("{key}={value}: must be at least {min}"));
+                default
+            }
+            Err(_) => {
+                self.errors.push(format!("{key}={value}: not a number that fits"));
+                default
+            }
+        }
+    }
+
+    fn boolean(&mut self, key: &str) -> bool {
+        match self.take(key).as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(value) => {
+                self.errors.push(format!("{key}={value}: must be true or false"));
+                false
+            }
+        }
+    }
+}
+
+/// An ensemble is Apache's business.
+fn refuse_ensemble(lines: &mut Lines) {
+    let is_member = |key: &&String| {
+        ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
+            || *key == "dynamicConfigFile"
+    };
+    let members: Vec<String> = lines.properties.keys().filter(is_member).cloned().collect();
+    if members.is_empty() {
+        return;
+    }
+    lines.errors.push(format!(
+        "{}: this server is one node and joins no ensemble; run Apache ZooKeeper for one, and let \
+         zookeeper.connect of the brokers name its servers",
+        members.join(", ")
+    ));
+    for key in members {
+        lines.properties.remove(&key);
+    }
+}
+
+fn client_address(lines: &mut Lines) -> SocketAddr {
+    let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    let host = lines.take("clientPortAddress");
+    if !lines.properties.contains_key("clientPort") {
+        lines.errors.push("clientPort is not set".to_owned());
+    }
+    let port: u16 = lines.number("clientPort", 0, 0);
+    let Some(host) = host else {
+        return SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    };
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return SocketAddr::from((address, port));
+    }
+    match (host.as_str(), port).to_socket_addrs().map(|mut found| found.next()) {
+        Ok(Some(address)) => address,
+        _ => {
+            lines.errors.push(format!("clientPortAddress={host}: no such host"));
+            unspecified
+        }
+    }
+}
+
+/// The whitelist: `srvr` is always on it.
+fn words(list: &str) -> BTreeSet<String> {
+    let mut words = BTreeSet::from(["srvr".to_owned()]);
+    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        match word {
+            "*" => words.extend(WORDS.map(str::to_owned)),
+            word => {
+                words.insert(word.to_owned());
+            }
+        }
+    }
+    words
+}
+
+fn warnings(lines: &mut Lines) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut secure = Vec::new();
+    for (key, value) in &lines.properties {
+        let name = key.strip_prefix("zookeeper.").unwrap_or(key);
+        if ENSEMBLE_KEYS.contains(&name) || name.starts_with("quorum.") {
+            warnings.push(format!("{key}: has no meaning for one node, ignored"));
+        } else if name.starts_with("secureClientPort") {
+            secure.push(format!("{key}: TLS is not built yet"));
+        } else if name == "admin.enableServer" && value.trim() == "false" {
+            // There is none.
+        } else if name.starts_with("admin.") {
+            warnings.push(format!("{key}: there is no admin server, ignored"));
+        } else if name.starts_with("metricsProvider.") || name.starts_with("jvm.") {
+            warnings.push(format!("{key}: has no meaning here, ignored"));
+        } else if name == "reconfigEnabled" || name == "clientPortListenBacklog" {
+            warnings.push(format!("{key}: has no effect, ignored"));
+        } else {
+            warnings.push(format!("{key}: unknown key, ignored"));
+        }
+    }
+    // Never open less than was asked for, and in plaintext.
+    lines.errors.append(&mut secure);
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kafkas_own_file_is_read() {
+        let text = b"dataDir=/tmp/zookeeper\nclientPort=2181\nmaxClientCnxns=0\n\
+                     admin.enableServer=false\n# admin.serverPort=8080\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.data_log_dir, PathBuf::from("/tmp/zookeeper"));
+        assert_eq!(config.client_address.port(), 2181);
+        assert!(config.client_address.ip().is_unspecified());
+        assert_eq!(config.client_connections_max, 0);
+        assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (6000, 60_000));
+        assert_eq!(config.words, BTreeSet::from(["srvr".to_owned()]));
+        assert!(config.warnings.is_empty());
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let text = b"clientPort=x\ntickTime=0\nextendedTypesEnabled=maybe\nserver.1=a:1:2\n";
+        let ConfigError(errors) = Config::parse(text).unwrap_err();
+        assert_eq!(errors.len(), 5, "{errors:?}");
+        assert!(errors[0].contains("Apache ZooKeeper"));
+        assert_eq!(errors[1], "dataDir is not set");
+        assert_eq!(errors[2], "clientPort=x: not a number that fits");
+        assert_eq!(errors[3], "tickTime=0: must be at least 1");
+        assert_eq!(errors[4], "extendedTypesEnabled=maybe: must be true or false");
+    }
+
+    #[test]
+    fn unknown_and_useless_keys_are_warned_of() {
+        let text = b"dataDir=/d\nclientPort=1\ninitLimit=5\nnonsense=1\n\
+                     zookeeper.4lw.commands.whitelist=ruok, stat\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(
+            config.warnings,
+            ["initLimit: has no meaning for one node, ignored", "nonsense: unknown key, ignored"]
+        );
+        assert!(config.words.contains("ruok") && config.words.contains("stat"));
+    }
+
+    #[test]
+    fn session_bounds_must_be_in_order() {
+        let text = b"dataDir=/d\nclientPort=1\nminSessionTimeout=9\nmaxSessionTimeout=8\n";
+        assert!(Config::parse(text).is_err());
+    }
+}

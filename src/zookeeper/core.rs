@@ -1,0 +1,647 @@
+//! The server without its sockets and files: told what arrives and what time it is, it changes the
+//! tree and says what to log and what to send.
+//!
+//! Who drives it sends nothing before the log of the same take is on disk; so nobody sees what a
+//! crash could undo.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tracing::{debug, info, warn};
+
+use crate::auth;
+use crate::code::{Refusal, op, xid};
+use crate::data::{Id, perms};
+use crate::jute::Reader;
+use crate::prepare::{self, Asker};
+use crate::reply::{self, Body, Connected};
+use crate::request::{self, ConnectRequest, Read, Request, RequestHeader, SetWatches};
+use crate::sessions::{self, Sessions};
+use crate::traffic::Traffic;
+use crate::tree::{Event, EventKind, Node, Outcome, Tree};
+use crate::txn::{Txn, TxnHeader};
+use crate::txn_log;
+use crate::watches::{ConnectionId, Mode, WatchTable};
+
+/// The time, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    /// Milliseconds since 1970.
+    pub(crate) wall_ms: i64,
+}
+
+impl Now {
+    pub(crate) fn read() -> Now {
+        Now { instant: common::clock::now(), wall_ms: common::clock::wall_clock().0 }
+    }
+}
+
+/// What the core needs to know of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) tick: Duration,
+    pub(crate) session_timeout_ms_min: i32,
+    pub(crate) session_timeout_ms_max: i32,
+    /// The digest id of the super user.
+    pub(crate) super_digest: Option<String>,
+    pub(crate) enforce_quota: bool,
+    /// ACLs are neither checked nor refused.
+    pub(crate) skip_acl: bool,
+    /// How often overdue container and TTL nodes are looked for.
+    pub(crate) container_check: Duration,
+}
+
+/// What is to be sent, once the log is on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// A reply, with the time its request came; or a notification.
+    Send { connection: ConnectionId, frame: Bytes, received: Option<Instant> },
+    /// Nothing more goes to this connection.
+    Close { connection: ConnectionId },
+}
+
+/// What to log, then what to send.
+#[derive(Debug, Default)]
+pub(crate) struct Take {
+    /// Entries of the log, ready to be written.
+    pub(crate) log: Vec<u8>,
+    /// The zxid of the first entry: a new file would be named after it.
+    pub(crate) first_zxid: Option<i64>,
+    pub(crate) txn_count: u64,
+    pub(crate) output: Vec<Output>,
+}
+
+/// A connection, as far as the core cares.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) address: SocketAddr,
+    /// 0 until the connect request.
+    pub(crate) session: i64,
+    pub(crate) timeout_ms: i32,
+    ids: Vec<Id>,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
+/// The whole state of the server. Lives in one mutex.
+#[derive(Debug)]
+pub(crate) struct Core {
+    settings: Settings,
+    pub(crate) tree: Tree,
+    pub(crate) sessions: Sessions,
+    pub(crate) data_watches: WatchTable,
+    pub(crate) child_watches: WatchTable,
+    pub(crate) links: BTreeMap<ConnectionId, Link>,
+    take: Take,
+    next_container_check: Instant,
+}
+
+impl Core {
+    /// `sessions` are those found on disk, with their timeouts.
+    pub(crate) fn new(
+        settings: Settings,
+        tree: Tree,
+        found: impl IntoIterator<Item = (i64, i32)>,
+        now: Now,
+    ) -> Core {
+        let mut sessions = Sessions::new(settings.tick, now.instant, now.wall_ms);
+        for (id, timeout_ms) in found {
+            sessions.begin(id, timeout_ms, now.instant);
+        }
+        let next_container_check = now.instant + settings.container_check;
+        Core {
+            settings,
+            tree,
+            sessions,
+            data_watches: WatchTable::default(),
+            child_watches: WatchTable::default(),
+            links: BTreeMap::new(),
+            take: Take::default(),
+            next_container_check,
+        }
+    }
+
+    /// What has come up since the last take.
+    pub(crate) fn take(&mut self) -> Take {
+        std::mem::take(&mut self.take)
+    }
+
+    /// Whether there is something to log.
+    pub(crate) fn has_log(&self) -> bool {
+        !self.take.log.is_empty()
+    }
+
+    /// A connection begins.
+    pub(crate) fn attach(
+        &mut self,
+        connection: ConnectionId,
+        address: SocketAddr,
+        traffic: Arc<Traffic>,
+    ) {
+        let ids = vec![auth::ip_id(address.ip())];
+        let link = Link { address, session: 0, timeout_ms: 0, ids, traffic };
+        self.links.insert(connection, link);
+    }
+
+    /// A connection has ended; its session goes on without it.
+    pub(crate) fn detach(&mut self, connection: ConnectionId) {
+        let Some(link) = self.links.remove(&connection) else { return };
+        self.sessions.unbind(link.session, connection);
+        self.data_watches.remove_connection(connection);
+        self.child_watches.remove_connection(connection);
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.detach(connection);
+        self.take.output.push(Output::Close { connection });
+    }
+
+    fn send(&mut self, connection: ConnectionId, frame: Bytes, received: Option<Instant>) {
+        if let Some(link) = self.links.get(&connection) {
+            link.traffic.queued(frame.len());
+        }
+        self.take.output.push(Output::Send { connection, frame, received });
+    }
+
+    /// The first frame of a connection: asks for a session, or for one it had before.
+    pub(crate) fn connect(&mut self, connection: ConnectionId, frame: &[u8], now: Now) {
+        let Some(address) = self.links.get(&connection).map(|link| link.address) else { return };
+        let request = match ConnectRequest::read(frame) {
+            Ok(request) => request,
+            Err(error) => {
+                info!(%address, %error, "connect request cannot be read, closing");
+                return self.close(connection);
+            }
+        };
+        if request.last_zxid_seen > self.tree.last_zxid {
+            info!(
+                %address,
+                seen = format_args!("0x{:x}", request.last_zxid_seen),
+                ours = format_args!("0x{:x}", self.tree.last_zxid),
+                "refusing a client that has seen a later zxid than ours"
+            );
+            return self.close(connection);
+        }
+        let (min, max) =
+            (self.settings.session_timeout_ms_min, self.settings.session_timeout_ms_max);
+        let timeout_ms = request.timeout_ms.max(min).min(max);
+        let session = match request.session {
+            0 => {
+                let session = self.sessions.next_id();
+                self.commit(session, 0, Txn::CreateSession { timeout_ms }, now);
+                Some(session)
+            }
+            session => self.renew(session, &request.password, timeout_ms, now),
+        };
+        let Some(session) = session else {
+            info!(
+                %address,
+                session = format_args!("0x{:x}", request.session),
+                "session is not valid, probably expired"
+            );
+            self.send(connection, reply::connected(None, request.old_client), Some(now.instant));
+            return self.close(connection);
+        };
+        if let Some(replaced) = self.sessions.bind(session, connection) {
+            self.close(replaced);
+        }
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.session = session;
+            link.timeout_ms = timeout_ms;
+        }
+        debug!(%address, session = format_args!("0x{session:x}"), timeout_ms, "session established");
+        let password = sessions::password(session);
+        let connected = Connected { session, timeout_ms, password };
+        let frame = reply::connected(Some(connected), request.old_client);
+        self.send(connection, frame, Some(now.instant));
+    }
+
+    fn renew(&mut self, session: i64, password: &[u8], timeout_ms: i32, now: Now) -> Option<i64> {
+        if password != sessions::password(session) {
+            warn!(session = format_args!("0x{session:x}"), "wrong password for a session");
+            return None;
+        }
+        self.sessions.touch(session, timeout_ms, now.instant).then_some(session)
+    }
+
+    /// A frame of a connection that has its session.
+    pub(crate) fn request(&mut self, connection: ConnectionId, frame: &[u8], now: Now) {
+        let Some(link) = self.links.get(&connection) else { return };
+        let (address, session, timeout_ms) = (link.address, link.session, link.timeout_ms);
+        let mut reader = Reader::new(frame);
+        let Ok(header) = RequestHeader::read(&mut reader) else {
+            info!(%address, "request without a header, closing");
+            return self.close(connection);
+        };
+        match header.op {
+            op::AUTH => return self.authenticate(connection, header, &mut reader, now),
+            op::SASL => {
+                warn!(%address, "SASL is not configured");
+                let frame = reply::reply(header.xid, 0, Err(Refusal::AuthFailed));
+                self.send(connection, frame, Some(now.instant));
+                return self.close(connection);
+            }
+            _ => {}
+        }
+        link.traffic.asked(header, self.tree.last_zxid);
+        if !self.sessions.touch(session, timeout_ms, now.instant) {
+            return self.close(connection);
+        }
+        if !request::is_known(header.op) {
+            warn!(%address, op = header.op, "unknown operation, closing");
+            let frame = reply::reply(header.xid, self.tree.last_zxid, Err(Refusal::Unimplemented));
+            self.send(connection, frame, Some(now.instant));
+            return self.close(connection);
+        }
+        let request = Request::read(header.op, &mut reader);
+        let frame = if request::is_write(header.op) {
+            self.write(connection, header, request, now)
+        } else {
+            let zxid = self.tree.last_zxid;
+            match request {
+                Ok(request) => self.read(connection, header.xid, request),
+                Err(refusal) => reply::reply(header.xid, zxid, Err(refusal)),
+            }
+        };
+        self.send(connection, frame, Some(now.instant));
+        if header.op == op::CLOSE_SESSION {
+            self.close(connection);
+        }
+    }
+
+    fn authenticate(
+        &mut self,
+        connection: ConnectionId,
+        header: RequestHeader,
+        reader: &mut Reader<'_>,
+        now: Now,
+    ) {
+        let Some(link) = self.links.get_mut(&connection) else { return };
+        let mut read = || {
+            let _type = reader.int()?;
+            Ok::<_, crate::jute::JuteError>((
+                reader.string()?.unwrap_or_default(),
+                reader.buffer()?.unwrap_or_default(),
+            ))
+        };
+        let super_digest = self.settings.super_digest.as_deref();
+        let ids = read().ok().and_then(|(scheme, auth)| {
+            auth::authenticate(&scheme, auth, link.address.ip(), super_digest)
+        });
+        let result = match ids {
+            Some(ids) => {
+                for id in ids {
+                    if !link.ids.contains(&id) {
+                        link.ids.push(id);
+                    }
+                }
+                Ok(Body::Empty)
+            }
+            None => {
+                warn!(address = %link.address, "authentication failed");
+                Err(Refusal::AuthFailed)
+            }
+        };
+        let failed = result.is_err();
+        self.send(connection, reply::reply(header.xid, 0, result), Some(now.instant));
+        if failed {
+            self.close(connection);
+        }
+    }
+
+    /// Carries a write out; a refused one is logged too, for it takes a zxid.
+    fn write(
+        &mut self,
+        connection: ConnectionId,
+        header: RequestHeader,
+        request: Result<Request, Refusal>,
+        now: Now,
+    ) -> Bytes {
+        let Some(link) = self.links.get(&connection) else {
+            return reply::reply(header.xid, self.tree.last_zxid, Err(Refusal::ConnectionLoss));
+        };
+        let super_user = [Id::new("super", "")];
+        let asker = Asker {
+            session: link.session,
+            ids: if self.settings.skip_acl { &super_user } else { &link.ids },
+            enforce_quota: self.settings.enforce_quota,
+        };
+        let session = link.session;
+        let txn = request.and_then(|request| match request {
+            Request::Change(change) => prepare::change(&self.tree, asker, change),
+            Request::Multi(changes) => Ok(prepare::multi(&self.tree, asker, changes)),
+            Request::CloseSession => Ok(self.closing(session)),
+            Request::Reconfig => Err(Refusal::ReconfigDisabled),
+            _ => Err(Refusal::MarshallingError),
+        });
+        let txn = txn.unwrap_or_else(|refusal| Txn::Error { code: refusal.code() });
+        let outcome = self.commit(session, header.xid, txn, now);
+        let zxid = self.tree.last_zxid;
+        let body = match &outcome {
+            Outcome::Done | Outcome::Checked => Ok(Body::Empty),
+            Outcome::Created { op: op::CREATE, path, .. } => Ok(Body::Path(path)),
+            Outcome::Created { path, stat, .. } => Ok(Body::PathAndStat(path, *stat)),
+            Outcome::Stat(stat) => Ok(Body::Stat(*stat)),
+            Outcome::Multi(outcomes) => Ok(Body::Multi(outcomes)),
+            Outcome::Refused(code) => {
+                Err(Refusal::from_code(*code).unwrap_or(Refusal::SystemError))
+            }
+        };
+        reply::reply(header.xid, zxid, body)
+    }
+
+    fn closing(&self, session: i64) -> Txn {
+        let paths = self.tree.ephemerals().get(&session);
+        Txn::CloseSession { paths: Some(paths.into_iter().flatten().cloned().collect()) }
+    }
+
+    /// Logs a transaction, carries it out and tells who watches.
+    fn commit(&mut self, session: i64, cxid: i32, txn: Txn, now: Now) -> Outcome {
+        let zxid = self.tree.last_zxid + 1;
+        let header = TxnHeader { client_id: session, cxid, zxid, time: now.wall_ms };
+        txn_log::append_entry(&header, &txn, &mut self.take.log);
+        self.take.first_zxid.get_or_insert(zxid);
+        self.take.txn_count += 1;
+        match &txn {
+            Txn::CreateSession { timeout_ms } => {
+                self.sessions.begin(session, *timeout_ms, now.instant);
+            }
+            Txn::CloseSession { .. } => {
+                self.sessions.end(session);
+            }
+            _ => {}
+        }
+        let mut events = Vec::new();
+        let outcome = self.tree.apply(&header, txn, &mut events);
+        self.notify(events);
+        outcome
+    }
+
+    fn notify(&mut self, events: Vec<Event>) {
+        for event in events {
+            let Event { kind, path, acl } = &event;
+            let hit = match kind {
+                EventKind::ChildrenChanged => self.child_watches.trigger(path, *kind),
+                EventKind::Deleted => {
+                    let mut hit = self.data_watches.trigger(path, *kind);
+                    hit.extend(self.child_watches.trigger(path, *kind));
+                    hit
+                }
+                EventKind::Created | EventKind::DataChanged => {
+                    self.data_watches.trigger(path, *kind)
+                }
+            };
+            if hit.is_empty() {
+                continue;
+            }
+            let frame = reply::notification(*kind, path);
+            let permitted = |connection: &ConnectionId| {
+                let link = self.links.get(connection);
+                link.is_some_and(|link| auth::check(acl, perms::READ, &link.ids).is_ok())
+            };
+            let hit: BTreeSet<ConnectionId> = hit.into_iter().filter(permitted).collect();
+            for connection in hit {
+                self.send(connection, frame.clone(), None);
+                let link = self.links.get(&connection);
+                if link.is_some_and(|link| link.traffic.is_hopeless()) {
+                    warn!("closing a connection that does not read its notifications");
+                    self.close(connection);
+                }
+            }
+        }
+    }
+
+    /// Answers what changes no node.
+    fn read(&mut self, connection: ConnectionId, cxid: i32, request: Request) -> Bytes {
+        let zxid = self.tree.last_zxid;
+        let reply = |result: Result<Body<'_>, Refusal>| reply::reply(cxid, zxid, result);
+        let Some(link) = self.links.get(&connection) else {
+            return reply(Err(Refusal::ConnectionLoss));
+        };
+        let reads = Reads { tree: &self.tree, ids: &link.ids, skip_acl: self.settings.skip_acl };
+        match request {
+            Request::Ping => reply::reply(xid::PING, zxid, Ok(Body::Empty)),
+            Request::Sync { path } => reply(Ok(Body::Path(&path))),
+            Request::WhoAmI => {
+                let shown: Vec<Id> = link.ids.iter().map(who).collect();
+                reply(Ok(Body::Ids(&shown)))
+            }
+            Request::Exists { path, watch } => {
+                if path.contains('\0') {
+                    return reply(Err(Refusal::BadArguments));
+                }
+                let result = reads.node(&path, perms::READ).map(|node| Body::Stat(node.stat()));
+                // A node that is not there can be waited for.
+                if watch && !matches!(result, Err(Refusal::NoAuth)) {
+                    self.data_watches.add(&path, connection, Mode::Once);
+                }
+                reply(result)
+            }
+            Request::GetData { path, watch } => {
+                let result = reads.data(&path);
+                if watch && result.is_ok() {
+                    self.data_watches.add(&path, connection, Mode::Once);
+                }
+                reply(result)
+            }
+            Request::GetChildren { path, watch, with_stat } => {
+                let result = reads.children(&path, with_stat);
+                if watch && result.is_ok() {
+                    self.child_watches.add(&path, connection, Mode::Once);
+                }
+                reply(result)
+            }
+            Request::MultiRead(parts) => {
+                let results = parts.iter().map(|part| match part {
+                    Read::Data(path) => reads.data(path),
+                    Read::Children(path) => reads.children(path, false),
+                });
+                reply(Ok(Body::MultiRead(results.collect())))
+            }
+            Request::GetAllChildrenNumber { path } => {
+                let result = reads.node(&path, perms::READ);
+                let count = result.map(|_| self.tree.count_below(&path));
+                reply(count.map(|count| Body::Int(i32::try_from(count).unwrap_or(i32::MAX))))
+            }
+            Request::GetEphemerals { prefix } => {
+                let prefix = if prefix.trim() == "/" { "" } else { prefix.trim() };
+                let paths = self.tree.ephemerals().get(&link.session).into_iter().flatten();
+                let paths = paths.map(String::as_str).filter(|path| path.starts_with(prefix));
+                reply(Ok(Body::Texts(paths.collect())))
+            }
+            Request::GetAcl { path } => match reads.acl(&path) {
+                Ok((acl, node)) => reply(Ok(Body::Acl(&acl, node.stat()))),
+                Err(refusal) => reply(Err(refusal)),
+            },
+            Request::AddWatch { path, mode } => {
+                let mode = match mode {
+                    0 => Mode::Persistent,
+                    1 => Mode::Recursive,
+                    _ => return reply(Err(Refusal::MarshallingError)),
+                };
+                self.data_watches.add(&path, connection, mode);
+                self.child_watches.add(&path, connection, mode);
+                // Its body is an `ErrorResponse`.
+                reply(Ok(Body::Int(0)))
+            }
+            Request::CheckWatches { path, kind } => {
+                let Some((child, data)) = watch_tables(kind) else {
+                    return reply(Err(Refusal::MarshallingError));
+                };
+                let found = child && self.child_watches.contains(&path, connection)
+                    || data && self.data_watches.contains(&path, connection);
+                reply(found.then_some(Body::Empty).ok_or(Refusal::NoWatcher))
+            }
+            Request::RemoveWatches { path, kind } => {
+                let Some((child, data)) = watch_tables(kind) else {
+                    return reply(Err(Refusal::MarshallingError));
+                };
+                let removed_child = child && self.child_watches.remove(&path, connection);
+                let removed_data = data && self.data_watches.remove(&path, connection);
+                let removed = removed_child || removed_data;
+                reply(removed.then_some(Body::Empty).ok_or(Refusal::NoWatcher))
+            }
+            Request::SetWatches(watches) => {
+                self.set_watches(connection, &watches);
+                reply(Ok(Body::Empty))
+            }
+            // Writes do not come here.
+            Request::Change(_) | Request::Multi(_) | Request::CloseSession | Request::Reconfig => {
+                reply(Err(Refusal::MarshallingError))
+            }
+        }
+    }
+
+    /// A client is back with its watches: what it missed is sent, the rest is watched again.
+    fn set_watches(&mut self, connection: ConnectionId, watches: &SetWatches) {
+        let mut missed = Vec::new();
+        for path in &watches.data {
+            match self.tree.get(path) {
+                None => missed.push((EventKind::Deleted, path)),
+                Some(node) if node.stat.mzxid > watches.relative_zxid => {
+                    missed.push((EventKind::DataChanged, path));
+                }
+                Some(_) => self.data_watches.add(path, connection, Mode::Once),
+            }
+        }
+        for path in &watches.exist {
+            match self.tree.get(path) {
+                Some(_) => missed.push((EventKind::Created, path)),
+                None => self.data_watches.add(path, connection, Mode::Once),
+            }
+        }
+        for path in &watches.child {
+            match self.tree.get(path) {
+                None => missed.push((EventKind::Deleted, path)),
+                Some(node) if node.stat.pzxid > watches.relative_zxid => {
+                    missed.push((EventKind::ChildrenChanged, path));
+                }
+                Some(_) => self.child_watches.add(path, connection, Mode::Once),
+            }
+        }
+        let lasting =
+            [(&watches.persistent, Mode::Persistent), (&watches.recursive, Mode::Recursive)];
+        for (paths, mode) in lasting {
+            for path in paths {
+                self.child_watches.add(path, connection, mode);
+                self.data_watches.add(path, connection, mode);
+            }
+        }
+        for (kind, path) in missed {
+            self.send(connection, reply::notification(kind, path), None);
+        }
+    }
+
+    /// Time passes: ends the sessions that were not heard of, and cleans up overdue nodes. Is
+    /// called once a tick.
+    pub(crate) fn tick(&mut self, now: Now) {
+        for session in self.sessions.expired(now.instant) {
+            let timeout_ms = self.sessions.get(session).map_or(0, |session| session.timeout_ms);
+            info!(session = format_args!("0x{session:x}"), timeout_ms, "session expired");
+            self.end_session(session, now);
+        }
+        if now.instant >= self.next_container_check {
+            self.next_container_check = now.instant + self.settings.container_check;
+            for path in self.tree.overdue(now.wall_ms) {
+                match prepare::delete_overdue(&self.tree, &path) {
+                    Ok(txn) => {
+                        self.commit(0, 0, txn, now);
+                    }
+                    Err(refusal) => debug!(path, %refusal, "overdue node stays"),
+                }
+            }
+        }
+    }
+
+    fn end_session(&mut self, session: i64, now: Now) {
+        let connection = self.sessions.get(session).and_then(|session| session.connection);
+        let txn = self.closing(session);
+        self.commit(session, 0, txn, now);
+        if let Some(connection) = connection {
+            self.close(connection);
+        }
+    }
+}
+
+/// Reads of one client.
+struct Reads<'a> {
+    tree: &'a Tree,
+    ids: &'a [Id],
+    skip_acl: bool,
+}
+
+impl<'a> Reads<'a> {
+    fn node(&self, path: &str, wanted: i32) -> Result<&'a Node, Refusal> {
+        let node = self.tree.get(path).ok_or(Refusal::NoNode)?;
+        if !self.skip_acl {
+            auth::check(&self.tree.acls.get(node.acl), wanted, self.ids)?;
+        }
+        Ok(node)
+    }
+
+    fn data(&self, path: &str) -> Result<Body<'a>, Refusal> {
+        let node = self.node(path, perms::READ)?;
+        Ok(Body::Data(node.data.as_deref(), node.stat()))
+    }
+
+    fn children(&self, path: &str, with_stat: bool) -> Result<Body<'a>, Refusal> {
+        let node = self.node(path, perms::READ)?;
+        let names = node.children.iter().map(|name| &**name).collect();
+        Ok(match with_stat {
+            true => Body::TextsAndStat(names, node.stat()),
+            false => Body::Texts(names),
+        })
+    }
+
+    /// Who may not administrate the node sees no hashes of passwords.
+    fn acl(&self, path: &str) -> Result<(Vec<crate::data::Acl>, &'a Node), Refusal> {
+        let node = self.node(path, perms::READ | perms::ADMIN)?;
+        let acl = self.tree.acls.get(node.acl);
+        let shown = match self.node(path, perms::ADMIN) {
+            Ok(_) => acl.to_vec(),
+            Err(_) => auth::without_hashes(&acl),
+        };
+        Ok((shown, node))
+    }
+}
+
+/// Which watches a `WatcherType` names: children's, data's.
+fn watch_tables(kind: i32) -> Option<(bool, bool)> {
+    match kind {
+        1 => Some((true, false)),
+        2 => Some((false, true)),
+        3 => Some((true, true)),
+        _ => None,
+    }
+}
+
+/// An id as `whoami` shows it: of a digest the user alone.
+fn who(id: &Id) -> Id {
+    match id.scheme.as_str() {
+        "digest" => Id::new("digest", id.id.split(':').next().unwrap_or_default()),
+        _ => id.clone(),
+    }
+}
