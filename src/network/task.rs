@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::clock;
 use kafka_protocol::messages::ApiKey;
-use protocol::frame;
+use protocol::admission::{self, AdmissionError};
+use protocol::frame::{self, RequestHeader};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -215,6 +216,9 @@ impl Task {
             self.answer(Slot::Ready(response.into()));
             return Ok(());
         }
+        let limits = admission::Limits::of(header.api);
+        admission::admit(header.api, header.api_version, &content, limits)
+            .map_err(|error| End::Refused(self.not_a_request(&header, error)))?;
         let request = Request {
             api: header.api,
             api_version: header.api_version,
@@ -233,6 +237,16 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// Source: `RequestContext.parseRequest`.
+    fn not_a_request(&self, header: &RequestHeader, error: AdmissionError) -> String {
+        let Connection { id, listener, .. } = &*self.connection;
+        format!(
+            "Error getting request for apiKey: {}, apiVersion: {}, connectionId: {id}, \
+             listenerName: ListenerName({listener}), principal: User:ANONYMOUS: {error}",
+            header.api, header.api_version,
+        )
     }
 
     /// Puts an answer in its place: behind those that are not there yet.

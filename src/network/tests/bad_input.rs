@@ -71,6 +71,18 @@ async fn a_version_that_is_not_served_closes_the_connection() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_admitted_closes_the_connection() {
+    check(
+        &[0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff],
+        &["ERROR Exception while processing request from 127.0.0.1:*-127.0.0.1:*-0: \
+           Error getting request for apiKey: METADATA, apiVersion: 1, connectionId: \
+           127.0.0.1:*-127.0.0.1:*-0, listenerName: ListenerName(PLAINTEXT), \
+           principal: User:ANONYMOUS: the request ends in field Topics"],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn an_empty_frame_closes_the_connection() {
     check(
         &[0, 0, 0, 0],
