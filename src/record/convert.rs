@@ -31,7 +31,7 @@ impl OldFormat {
 /// Why batches cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// The old formats have no zstd (UNSUPPORTED_COMPRESSION_TYPE).
+    /// The old formats have no zstd, and the first batch is of it (UNSUPPORTED_COMPRESSION_TYPE).
     #[error("Down-conversion of zstandard-compressed batches is not supported")]
     Zstd,
     /// An entry is none.
@@ -45,7 +45,8 @@ pub enum ConvertError {
 /// Converts the whole entries in `bytes`; those that are old enough stay as they are.
 ///
 /// Of uncompressed batches, records below `from` are left out: some versions of librdkafka rely on it. Each entry is
-/// decompressed to at most `cap` bytes. An entry that is cut off at the end is left out.
+/// decompressed to at most `cap` bytes. An entry that is cut off at the end is left out. The result may be larger than
+/// what went in; Kafka cuts or pads it to that size, which clients cannot tell from a message that is cut off.
 pub fn down_convert(
     bytes: &[u8],
     to: OldFormat,
@@ -59,7 +60,8 @@ pub fn down_convert(
             continue;
         }
         if entry.header.codec == Some(Codec::Zstd) {
-            return Err(ConvertError::Zstd);
+            // What comes before it is given out; the next fetch begins here, and gets the error.
+            return if converted.is_empty() { Err(ConvertError::Zstd) } else { Ok(converted) };
         }
         if entry.header.magic <= to.magic() {
             converted.extend_from_slice(entry.bytes);

@@ -1,5 +1,7 @@
 //! Record batches: view, check, build, compress; magic 0, 1 and 2.
 
+#[cfg(test)]
+mod answer_tests;
 pub mod batch;
 pub mod build;
 mod checker;

@@ -163,6 +163,9 @@ pub enum Unreadable {
     /// The compressed bytes are not of their codec.
     #[error("Failed to decompress record stream")]
     Compressed,
+    /// A compressed batch that need not be written anew numbers its records wrongly.
+    #[error("the records' offsets do not follow each other")]
+    Offsets,
     /// A batch that has to be written anew has a timestamp that a new batch may not have.
     #[error("Invalid negative timestamp {0}")]
     NegativeTimestamp(Timestamp),
@@ -309,7 +312,7 @@ pub fn work(records: &[u8], rules: &Rules) -> Work {
 ///
 /// Plain batches are walked where they are; nothing is allocated for a record. Compressed ones are decompressed through
 /// a buffer that the thread keeps. Records are written anew only where the topic's codec is another, where they come
-/// in magic 0 or 1, or where their offsets are not 0, 1, 2 and so on.
+/// in magic 0 or 1, or where plain ones have offsets that are not 0, 1, 2 and so on.
 ///
 /// # Errors
 /// As `ValidationError` says; the log must then stay as it is.

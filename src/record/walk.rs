@@ -40,13 +40,11 @@ pub(crate) fn check(
             return rewrite(&records, &header, &found, target, rules);
         }
     };
-    if found.in_order {
-        return Ok(in_place(batch, header, &found, rules));
-    }
-    // Some old clients number records wrongly; Kafka mends compressed batches so, and we mend plain ones as well.
-    match source {
-        Codec::None => rewrite(plain, &header, &found, Compression::None, rules),
-        _ => rewrite(&decompress(plain, source)?, &header, &found, target, rules),
+    match (source, found.in_order) {
+        (_, true) => Ok(in_place(batch, header, &found, rules)),
+        // Kafka stores these as they are, and consumers see offsets that are not theirs.
+        (Codec::None, false) => rewrite(plain, &header, &found, Compression::None, rules),
+        (_, false) => Err(ValidationError::Unreadable(Unreadable::Offsets)),
     }
 }
 
