@@ -1,1 +1,34 @@
 //! Log directories: segments, indexes, recovery, retention.
+
+mod atomic_file;
+pub mod checkpoint;
+pub mod directory_name;
+pub mod error;
+#[cfg(test)]
+mod faults;
+mod file_cache;
+mod index;
+pub mod leader_epochs;
+pub mod log;
+pub mod log_append;
+pub mod log_config;
+mod log_files;
+pub mod log_load;
+pub mod log_read;
+mod log_truncate;
+mod mapped;
+pub mod partition_metadata;
+pub mod producer_snapshot;
+pub mod producer_state;
+mod recent;
+mod replay;
+mod scan;
+mod segment;
+mod segment_files;
+pub mod shared;
+pub mod transaction_index;
+
+#[cfg(test)]
+mod log_tests;
+#[cfg(test)]
+mod testing;

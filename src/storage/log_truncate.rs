@@ -1,0 +1,318 @@
+//! Making a log shorter: from its end, as a follower must, and from its start, as retention and DeleteRecords do.
+
+use std::io;
+
+use common::ids::{Offset, Timestamp};
+
+use crate::{
+    atomic_file,
+    error::{Context, Fault, LogError},
+    file_cache::FileId,
+    index::{self, Index},
+    log::{Log, State, Writer},
+    log_config::LogConfig,
+    log_files::create_log,
+    producer_state::ProducerStates,
+    scan::HeaderScan,
+    segment::{IndexBuilder, Segment, SegmentView},
+    segment_files::{self, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX},
+    transaction_index,
+};
+
+/// Why segments are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    StartOffset,
+    Size,
+    Time,
+}
+
+impl Log {
+    /// Drops everything from `end` on, and every batch that reaches beyond it. Whether anything was dropped.
+    pub fn truncate_to(&self, end: Offset) -> Result<bool, LogError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(&writer)?;
+        let (log_end, first_base) = {
+            let mut state = self.state.lock();
+            let log_end = state.end;
+            if end >= log_end {
+                // A leader notes its epoch before its first record; if it wrote none, the entry may be wrong.
+                writer.epochs_dirty |= state.epochs.truncate_from_end(log_end);
+                return Ok(false);
+            }
+            (log_end, state.segments[0].base)
+        };
+        tracing::info!(partition = %self.partition, end = end.0, log_end = log_end.0, "truncating the log");
+        let result = match end < first_base {
+            true => self.restart_at(&mut writer, end, end),
+            false => self.truncate_segments(&mut writer, end),
+        };
+        self.noting(result)?;
+        Ok(true)
+    }
+
+    /// Drops everything; the log then begins and ends at `end`, or begins at another `start`.
+    pub fn truncate_fully_and_start_at(
+        &self,
+        end: Offset,
+        start: Option<Offset>,
+    ) -> Result<(), LogError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(&writer)?;
+        tracing::info!(partition = %self.partition, end = end.0, "dropping the log");
+        let result = self.restart_at(&mut writer, end, start.unwrap_or(end));
+        self.noting(result)
+    }
+
+    fn restart_at(&self, writer: &mut Writer, end: Offset, start: Offset) -> Result<(), Fault> {
+        let path = self.path();
+        let old = self.state.lock().segments.clone();
+        // Files are renamed before the new one is made, for it may have the name of one of them. A reader that finds
+        // a file gone waits for the writer, and looks again.
+        self.delete_segments(writer, &old);
+        for offset in std::mem::take(&mut writer.snapshots) {
+            let path = path.join(segment_files::name(offset, SNAPSHOT));
+            atomic_file::remove_if_exists(&path).context("remove", path)?;
+        }
+        let mut segment = Segment::new(&self.shared, end);
+        create_log(&self.shared.files, &path, &mut segment)?;
+        let mut state = self.state.lock();
+        state.segments = vec![segment];
+        state.start = start.min(end);
+        state.end = end;
+        state.high_watermark = end;
+        writer.epochs_dirty |= state.epochs.clear();
+        state.producers.clear();
+        self.note_truncation(writer, &mut state, end);
+        writer.last_snapshot = Offset::ZERO;
+        Ok(())
+    }
+
+    fn note_truncation(&self, writer: &mut Writer, state: &mut State, end: Offset) {
+        state.recent = None;
+        state.bound = None;
+        state.generation = state.generation.wrapping_add(1);
+        state.publish(&self.offsets);
+        writer.active = None;
+        writer.must_cut = false;
+        writer.directory_dirty = true;
+        writer.recovery_point = writer.recovery_point.min(end);
+    }
+
+    fn truncate_segments(&self, writer: &mut Writer, end: Offset) -> Result<(), Fault> {
+        let (keep, dropped, view) = {
+            let state = self.state.lock();
+            let keep = state.segment_index(end) + 1;
+            let view = state.segments[keep - 1].view(&state.path, keep == state.segments.len());
+            (keep, state.segments[keep..].to_vec(), view)
+        };
+        let cut = self.cut_segment(&view, end)?;
+        {
+            let mut state = self.state.lock();
+            state.segments.truncate(keep);
+            *state.active_mut() = cut;
+            // The batches that are left may end before `end`, where one reached beyond it; the next append is at
+            // `end` all the same.
+            state.end = end;
+            state.start = state.start.min(end);
+            state.high_watermark = state.high_watermark.min(end);
+            writer.epochs_dirty |= state.epochs.truncate_from_end(end);
+            self.note_truncation(writer, &mut state, end);
+        }
+        self.delete_segments(writer, &dropped);
+        self.remove_snapshots_after(writer, end)?;
+        let mut producers = self.replay_to(writer, end)?;
+        let mut state = self.state.lock();
+        producers.forget_replicated(state.high_watermark);
+        state.producers = producers;
+        state.publish(&self.offsets);
+        Ok(())
+    }
+
+    /// Cuts a segment at the first batch that reaches `end` or beyond; its indexes are made again up to there.
+    fn cut_segment(&self, view: &SegmentView, end: Offset) -> Result<Segment, Fault> {
+        let shared = &self.shared;
+        let file = view.log(shared)?;
+        let interval = u64::from(self.config().index_interval_bytes);
+        let mut builder = IndexBuilder::new(view.base, interval);
+        let mut size = 0;
+        let mut scan = HeaderScan::new(&file, 0, view.size);
+        while let Some(found) =
+            scan.next().map_err(io::Error::from).context("read", view.path(LOG))?
+        {
+            if found.header.last_offset >= end {
+                break;
+            }
+            builder.add(&found);
+            size = found.end();
+        }
+        let transactions = self.transactions_if_any(view)?;
+        file.set_len(size).context("truncate", view.path(LOG))?;
+        view.forget(shared);
+        let mut segment = Segment::new(shared, view.base);
+        let new = segment.view(&view.directory, true);
+        let id = |number| FileId(new.id.0 + number);
+        view.replace_index(shared, id(1), OFFSET_INDEX, &index::encode(&builder.offsets))?;
+        view.replace_index(shared, id(2), TIME_INDEX, &index::encode(&builder.times))?;
+        if let Some(mut transactions) = transactions {
+            transactions.retain(|transaction| transaction.last_offset < end);
+            let path = view.path(TRANSACTION_INDEX);
+            let bytes = transaction_index::encode(&transactions);
+            atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
+            segment.has_transaction_index = true;
+        }
+        segment.size = size;
+        segment.offsets = Index { stored: Some(builder.offsets.len() as u32), tail: Vec::new() };
+        segment.times = Index { stored: Some(builder.times.len() as u32), tail: Vec::new() };
+        segment.largest = Some(builder.largest);
+        Ok(segment)
+    }
+
+    fn transactions_if_any(
+        &self,
+        view: &SegmentView,
+    ) -> Result<Option<Vec<transaction_index::AbortedTransaction>>, Fault> {
+        let has_index = {
+            let state = self.state.lock();
+            let segment = &state.segments[state.segment_index(view.base)];
+            segment.id == view.id && segment.has_transaction_index
+        };
+        match has_index {
+            true => Ok(Some(self.transactions(view)?.to_vec())),
+            false => Ok(None),
+        }
+    }
+
+    fn remove_snapshots_after(&self, writer: &mut Writer, end: Offset) -> Result<(), Fault> {
+        let path = self.path();
+        let kept = writer.snapshots.partition_point(|offset| *offset <= end);
+        for offset in writer.snapshots.split_off(kept) {
+            let path = path.join(segment_files::name(offset, SNAPSHOT));
+            atomic_file::remove_if_exists(&path).context("remove", path)?;
+        }
+        Ok(())
+    }
+
+    /// The producers at the log's end, from the newest snapshot and the batches after it.
+    fn replay_to(&self, writer: &mut Writer, end: Offset) -> Result<ProducerStates, Fault> {
+        let (base, view) = {
+            let state = self.state.lock();
+            (state.active().base, state.active().view(&state.path, true))
+        };
+        let mut replay = self.replay_before(base)?;
+        let file = view.log(&self.shared)?;
+        replay.add_segment(&view, &file, 0, base, end)?;
+        let now = common::clock::wall_clock();
+        replay.producers.expire(now, self.config().producer_id_expiration_ms);
+        writer.last_snapshot = writer.snapshots.last().copied().unwrap_or(Offset::ZERO);
+        Ok(replay.producers)
+    }
+
+    /// Raises the log's start: DeleteRecords, or a follower that follows its leader's. Files go later.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` above the high watermark.
+    pub fn advance_start_offset(&self, start: Offset) -> Result<bool, LogError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(&writer)?;
+        let mut state = self.state.lock();
+        if start > state.high_watermark {
+            let (log_start, end) = (state.start, state.high_watermark);
+            return Err(LogError::OffsetOutOfRange { offset: start, start: log_start, end });
+        }
+        Ok(self.raise_start(&mut writer, &mut state, start))
+    }
+
+    fn raise_start(&self, writer: &mut Writer, state: &mut State, start: Offset) -> bool {
+        if start <= state.start {
+            return false;
+        }
+        state.start = start;
+        state.high_watermark = state.high_watermark.max(start);
+        writer.recovery_point = writer.recovery_point.max(start);
+        writer.epochs_dirty |= state.epochs.truncate_from_start(start);
+        state.producers.forget_replicated(start);
+        state.publish(&self.offsets);
+        tracing::info!(partition = %self.partition, start = start.0, "raised the log start offset");
+        true
+    }
+
+    /// Deletes the segments that nobody needs any more: those before the log's start, and, where the policy is to
+    /// delete, those beyond `retention.bytes` and `retention.ms`. How many went.
+    pub fn delete_old_segments(&self, now: Timestamp) -> Result<usize, LogError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(&writer)?;
+        let mut count = self.noting(self.delete_for(&mut writer, Reason::StartOffset, now))?;
+        if self.config().delete {
+            count += self.noting(self.delete_for(&mut writer, Reason::Size, now))?;
+            count += self.noting(self.delete_for(&mut writer, Reason::Time, now))?;
+        }
+        Ok(count)
+    }
+
+    fn delete_for(
+        &self,
+        writer: &mut Writer,
+        reason: Reason,
+        now: Timestamp,
+    ) -> Result<usize, Fault> {
+        let count = self.count_deletable(reason, now)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        if count == self.segment_count() {
+            self.roll_to(writer, self.end_offset())?;
+        }
+        let deleted = {
+            let mut state = self.state.lock();
+            let start = state.segments[count].base;
+            self.raise_start(writer, &mut state, start);
+            state.generation = state.generation.wrapping_add(1);
+            state.bound = None;
+            state.segments.drain(..count).collect::<Vec<_>>()
+        };
+        tracing::info!(partition = %self.partition, count, ?reason, "deleting old segments");
+        self.delete_segments(writer, &deleted);
+        Ok(count)
+    }
+
+    /// How many of the oldest segments may go: the first that may not ends the count, as does one that is not
+    /// wholly replicated. Source: `UnifiedLog.deletableSegments`.
+    fn count_deletable(&self, reason: Reason, now: Timestamp) -> Result<usize, Fault> {
+        let (views, start) = self.views();
+        let (config, offsets) = (self.config(), self.log_offsets());
+        let size: u64 = views.iter().map(|view| view.size).sum();
+        let retained = u64::try_from(config.retention_bytes).unwrap_or(u64::MAX);
+        let mut surplus = size.saturating_sub(retained);
+        for (index, view) in views.iter().enumerate() {
+            let next = views.get(index + 1).map(|next| next.base);
+            let is_replicated = offsets.high_watermark >= next.unwrap_or(offsets.end);
+            let is_deletable = is_replicated
+                && (next.is_some() || view.size > 0)
+                && match reason {
+                    Reason::StartOffset => next.is_some_and(|next| next <= start),
+                    Reason::Size => surplus >= view.size && size >= retained,
+                    Reason::Time => self.is_too_old(&config, view, now)?,
+                };
+            if !is_deletable {
+                return Ok(index);
+            }
+            surplus = surplus.saturating_sub(view.size);
+        }
+        Ok(views.len())
+    }
+
+    fn is_too_old(
+        &self,
+        config: &LogConfig,
+        view: &SegmentView,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
+        if config.retention_ms < 0 {
+            return Ok(false);
+        }
+        let largest = self.largest_timestamp(view)?.timestamp;
+        let largest = if largest.0 >= 0 { largest } else { view.modified()? };
+        Ok(config.is_too_old(largest, now))
+    }
+}

@@ -1,0 +1,182 @@
+//! What all logs of a broker share: open files, maps, and the list of logs that want the background thread.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use common::topic::TopicPartition;
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    file_cache::{Cache, FileCache, FileId, open_files_max},
+    mapped::Mapped,
+    transaction_index::AbortedTransaction,
+};
+
+/// Index files mapped at most; a process may have 65,530 maps in all.
+const MAPS_MAX: usize = 8192;
+/// Segments' aborted transactions kept in memory at most.
+const TRANSACTION_INDEXES_MAX: usize = 256;
+/// Ids of one segment: of its log, its offset index, its time index, its aborted transactions.
+const IDS_PER_SEGMENT: u64 = 4;
+
+/// Shared by all logs of a process. Made once, by `LogManager` or a test.
+pub struct Shared {
+    pub(crate) files: FileCache,
+    pub(crate) maps: Cache<Mapped>,
+    pub(crate) transactions: Cache<Vec<AbortedTransaction>>,
+    next_id: AtomicU64,
+    random: Mutex<u64>,
+    attention: Mutex<BTreeSet<TopicPartition>>,
+    attention_wanted: Condvar,
+}
+
+impl Shared {
+    /// `seed` begins the random numbers that segments take their jitter from.
+    pub fn new(seed: u64) -> Arc<Shared> {
+        Shared::with_files_max(seed, open_files_max())
+    }
+
+    /// As `new`, with a limit of open files of its own.
+    pub fn with_files_max(seed: u64, files_max: usize) -> Arc<Shared> {
+        Arc::new(Shared {
+            files: FileCache::new(files_max),
+            maps: Cache::new(MAPS_MAX),
+            transactions: Cache::new(TRANSACTION_INDEXES_MAX),
+            next_id: AtomicU64::new(0),
+            random: Mutex::new(seed),
+            attention: Mutex::new(BTreeSet::new()),
+            attention_wanted: Condvar::new(),
+        })
+    }
+
+    /// Names for the files of a new segment: the log's, and the next two numbers for its indexes.
+    /// Steps are odd multiples so that logs spread over the cache's shards.
+    pub(crate) fn next_segment_id(&self) -> FileId {
+        FileId(self.next_id.fetch_add(IDS_PER_SEGMENT + 1, Ordering::Relaxed))
+    }
+
+    /// The next random number (SplitMix64).
+    pub(crate) fn random(&self) -> u64 {
+        let mut state = self.random.lock();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Asks the background thread to look at a log soon: it has rolled, and its old segment waits for its flush.
+    pub(crate) fn want_attention(&self, partition: &TopicPartition) {
+        self.attention.lock().insert(partition.clone());
+        self.attention_wanted.notify_one();
+    }
+
+    /// The logs that asked for attention; they are not told again.
+    pub(crate) fn take_attention(&self) -> BTreeSet<TopicPartition> {
+        std::mem::take(&mut *self.attention.lock())
+    }
+
+    /// Waits until a log wants attention, `wake` is called, or the time is over.
+    pub(crate) fn wait_for_attention(&self, timeout: std::time::Duration) {
+        let mut attention = self.attention.lock();
+        if attention.is_empty() {
+            // Whether it was woken or not makes no difference to what the caller does next.
+            let _ = self.attention_wanted.wait_for(&mut attention, timeout);
+        }
+    }
+
+    /// Ends a wait for attention.
+    pub(crate) fn wake(&self) {
+        let _attention = self.attention.lock();
+        self.attention_wanted.notify_all();
+    }
+}
+
+/// One entry of `log.dirs`, and how it is.
+#[derive(Debug)]
+pub struct LogDirectory {
+    path: PathBuf,
+    offline: AtomicBool,
+    full: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl LogDirectory {
+    /// A directory that works, as far as is known.
+    pub fn new(path: impl Into<PathBuf>) -> Arc<LogDirectory> {
+        Arc::new(LogDirectory {
+            path: path.into(),
+            offline: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether an I/O error has put it out of use, until the broker starts again. All its logs then answer so.
+    pub fn is_offline(&self) -> bool {
+        self.offline.load(Ordering::Acquire)
+    }
+
+    /// Whether the last append found no room. Reads go on; appends are tried again each time.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Why it is offline.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Takes the directory out of use. The first caller logs why.
+    pub(crate) fn fail(&self, reason: &dyn std::error::Error) {
+        if self.offline.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut text = reason.to_string();
+        let mut source = reason.source();
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        tracing::error!(directory = %self.path.display(), reason = text, "log directory failed");
+        *self.failure.lock() = Some(text);
+    }
+
+    /// Notes whether there is room for appends; a change is logged.
+    pub(crate) fn set_full(&self, full: bool) {
+        if self.full.load(Ordering::Relaxed) == full
+            || self.full.swap(full, Ordering::Relaxed) == full
+        {
+            return;
+        }
+        let directory = self.path.display();
+        match full {
+            true => {
+                tracing::error!(%directory, "disk is full: appends are refused until there is room")
+            }
+            false => tracing::info!(%directory, "disk has room again"),
+        }
+    }
+}
+
+/// Opens a segment's file for reading and appending, which must be there.
+pub(crate) fn open_existing(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).open(path)
+}
+
+/// Opens a file for reading and appending, made if it is not there.
+pub(crate) fn open_or_create(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
