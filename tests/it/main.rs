@@ -1,4 +1,5 @@
 //! Integration tests.
 
 mod configuration;
-mod zk_conformance;
+mod deviations;
+mod tidy;
