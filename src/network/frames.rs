@@ -84,8 +84,7 @@ impl Frames {
             return true;
         };
         let missing = SIZE_LENGTH + size - self.buffer.len();
-        let deserved = usize::max(3 * self.buffer.len(), READ_SIZE);
-        let wanted = usize::min(missing, deserved);
+        let wanted = usize::min(missing, 3 * self.buffer.len());
         if spare < wanted {
             self.buffer.reserve(wanted);
         }
