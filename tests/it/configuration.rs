@@ -89,3 +89,71 @@ fn the_shipped_broker_starts_and_warns_only_of_what_is_not_built() {
         assert!(matches!(warning, Warning::WithoutEffect { .. }), "{warning}");
     }
 }
+
+/// The message of Kafka's fatal exception before it started anything; `None` where it got further.
+fn refusal(stdout: &str) -> Option<&str> {
+    let (_, after) =
+        stdout.split_once("ERROR Exiting Kafka due to fatal exception (kafka.Kafka$)\n")?;
+    let (_class, message) = after.lines().next()?.split_once(": ")?;
+    Some(message)
+}
+
+#[test]
+fn files_that_kafka_refused_are_refused_in_its_words() {
+    let transcripts = root().join("tests/golden/transcripts");
+    let mut refused = 0;
+    for entry in std::fs::read_dir(transcripts.join("kafka-server-start")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(case) = serde_json::from_slice::<serde_json::Value>(&std::fs::read(&path).unwrap())
+        else {
+            continue;
+        };
+        let arguments: Vec<&str> = case["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|argument| argument.as_str())
+            .collect();
+        let (Some(file), Some(message)) =
+            (arguments.first(), refusal(case["stdout"].as_str().unwrap_or_default()))
+        else {
+            continue;
+        };
+        let Ok(bytes) = std::fs::read(transcripts.join("files").join(file)) else { continue };
+        let mut settings = properties::parse(&bytes);
+        for pair in arguments.windows(2).filter(|pair| pair[0] == "--override") {
+            let (key, value) = properties::parse_override(pair[1]);
+            settings.insert(key, value);
+        }
+        if message.contains("is not a recognized option") {
+            continue;
+        }
+        let errors = BrokerConfig::parse(&settings).expect_err(message);
+        assert_eq!(errors.0.len(), 1, "{path:?}: {errors}");
+        assert_eq!(errors.0[0].message, message, "{path:?}");
+        refused += 1;
+    }
+    assert_eq!(refused, 19, "cases of a refused file");
+}
+
+#[test]
+fn files_that_kafka_took_are_taken() {
+    let files = root().join("tests/golden");
+    for file in [
+        "server-logs/broker-1/server.properties",
+        "server-logs/broker-2/server.properties",
+        "server-logs/broker-3/server.properties",
+        "transcripts/server1.properties",
+        "transcripts/server2.properties",
+        "transcripts/server3.properties",
+        "logs/epochs/server1.properties",
+        "logs/prepare/server1.properties",
+    ] {
+        let settings = properties::parse(&std::fs::read(files.join(file)).expect(file));
+        let config =
+            BrokerConfig::parse(&settings).unwrap_or_else(|errors| panic!("{file}: {errors}"));
+        let unknown: Vec<_> =
+            config.warnings().iter().filter(|w| matches!(w, Warning::UnknownKey(_))).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}
