@@ -15,6 +15,7 @@ pub mod log_config;
 mod log_files;
 pub mod log_load;
 pub mod log_read;
+mod log_segments;
 mod log_truncate;
 mod mapped;
 pub mod partition_metadata;
