@@ -1,10 +1,18 @@
 //! Kafka's znodes: paths, JSON, the store trait, the real store, the fake.
 
+pub mod bootstrap;
 pub mod changes;
+pub mod configs;
 pub mod documents;
+pub mod election;
+pub mod error;
 pub mod fake;
+pub mod notifications;
 pub mod paths;
+pub mod producer_ids;
 pub mod real;
+pub mod registration;
 mod session;
 pub mod store;
+pub mod topics;
 mod tree;
