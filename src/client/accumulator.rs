@@ -1,1 +1,347 @@
-//! x
+//! Records that wait to be sent: batches by partition, in order. Source: `RecordAccumulator`.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use common::{
+    ids::{ProducerEpoch, ProducerId, Timestamp},
+    topic::TopicPartition,
+};
+use record::{
+    batch::{BatchHeader, compute_crc},
+    build::{BatchBuilder, BuildError},
+    compression::Compression,
+    view::Header,
+};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use crate::error::ClientError;
+
+/// What became of a batch: where its first record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchResult {
+    /// -1 when the broker did not say.
+    pub(crate) base_offset: i64,
+    /// -1 unless the topic has log append time.
+    pub(crate) log_append_time: i64,
+}
+
+/// Tells the senders of a batch's records.
+pub(crate) type Outcome = watch::Receiver<Option<Result<BatchResult, ClientError>>>;
+
+/// Who writes, where duplicates are guarded against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) id: ProducerId,
+    pub(crate) epoch: ProducerEpoch,
+}
+
+/// Records of one partition that go together.
+pub(crate) struct ProducerBatch {
+    pub(crate) number: u64,
+    pub(crate) partition: TopicPartition,
+    pub(crate) created: Instant,
+    pub(crate) attempts: i32,
+    pub(crate) record_count: i32,
+    /// Set by the first attempt.
+    pub(crate) sequence: Option<i32>,
+    content: Content,
+    not_before: Instant,
+    done: watch::Sender<Option<Result<BatchResult, ClientError>>>,
+    /// Given back when the batch is.
+    _memory: Vec<OwnedSemaphorePermit>,
+}
+
+enum Content {
+    Open(BatchBuilder),
+    Sealed(Bytes),
+}
+
+/// How batches are built and when they go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) batch_size: usize,
+    pub(crate) linger: Duration,
+    pub(crate) retry_backoff: Duration,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) compression: Compression,
+}
+
+/// The queues. Belongs to whoever holds the producer's lock.
+pub(crate) struct Accumulator {
+    rules: Rules,
+    queues: HashMap<TopicPartition, Queue>,
+    /// Numbers of batches that are neither delivered nor given up.
+    outstanding: BTreeSet<u64>,
+    next_number: u64,
+    /// Everything goes at once while somebody flushes, or once the producer is closed.
+    pub(crate) hurries: u32,
+}
+
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<ProducerBatch>,
+    in_flight: usize,
+    next_sequence: i32,
+}
+
+/// Where a record was put.
+pub(crate) struct Placed {
+    pub(crate) outcome: Outcome,
+    pub(crate) index: i64,
+    /// Whether a batch was begun.
+    pub(crate) is_first: bool,
+    /// Whether the sender has something to do at once.
+    pub(crate) is_full: bool,
+}
+
+impl Accumulator {
+    pub(crate) fn new(rules: Rules) -> Accumulator {
+        Accumulator {
+            rules,
+            queues: HashMap::new(),
+            outstanding: BTreeSet::new(),
+            next_number: 0,
+            hurries: 0,
+        }
+    }
+
+    /// Puts a record into the partition's last batch, or into a new one.
+    pub(crate) fn append(
+        &mut self,
+        partition: &TopicPartition,
+        now: Instant,
+        memory: OwnedSemaphorePermit,
+        record: (Timestamp, Option<&[u8]>, Option<&[u8]>, &[Header<'_>]),
+    ) -> Result<Placed, BuildError> {
+        let (timestamp, key, value, headers) = record;
+        let batch_size = self.rules.batch_size;
+        let queue = self.queues.entry(partition.clone()).or_default();
+        if let Some(last) = queue.batches.back_mut()
+            && let Content::Open(builder) = &mut last.content
+            && builder.size_with(key, value, headers) <= batch_size
+        {
+            builder.append(timestamp, key, value, headers)?;
+            last.record_count += 1;
+            last._memory.push(memory);
+            let is_full = builder.size() >= batch_size;
+            return Ok(Placed {
+                outcome: last.done.subscribe(),
+                index: i64::from(last.record_count) - 1,
+                is_first: false,
+                is_full,
+            });
+        }
+        let mut builder = BatchBuilder::new(self.rules.compression);
+        builder.append(timestamp, key, value, headers)?;
+        let is_full = builder.size() >= batch_size || !queue.batches.is_empty();
+        let (done, outcome) = watch::channel(None);
+        self.outstanding.insert(self.next_number);
+        queue.batches.push_back(ProducerBatch {
+            number: self.next_number,
+            partition: partition.clone(),
+            created: now,
+            attempts: 0,
+            record_count: 1,
+            sequence: None,
+            content: Content::Open(builder),
+            not_before: now,
+            done,
+            _memory: vec![memory],
+        });
+        self.next_number += 1;
+        Ok(Placed { outcome, index: 0, is_first: true, is_full })
+    }
+
+    /// Batches that are due, one per partition and with its sequence, for leaders that have room; and when to look
+    /// again. `leader` gives a partition's leader, none while unknown.
+    pub(crate) fn drain(
+        &mut self,
+        now: Instant,
+        identity: Option<Identity>,
+        leader: impl Fn(&TopicPartition) -> Option<i32>,
+        has_room: impl Fn(i32) -> bool,
+        request_bytes_max: usize,
+    ) -> Drained {
+        let mut drained = Drained::default();
+        let mut sizes: HashMap<i32, usize> = HashMap::new();
+        for (partition, queue) in &mut self.queues {
+            let Some(front) = queue.batches.front() else { continue };
+            let due = front.due(now, &self.rules, queue.batches.len() > 1 || self.hurries > 0);
+            if due > now {
+                drained.wake_at(due);
+                continue;
+            }
+            // What is sent again must not overtake, nor be overtaken.
+            if front.attempts > 0 && queue.in_flight > 0 {
+                continue;
+            }
+            let Some(leader) = leader(partition) else {
+                drained.without_leader.insert(partition.topic.to_string());
+                drained.wake_at(front.created + self.rules.delivery_timeout);
+                continue;
+            };
+            let size = front.size();
+            let taken = sizes.entry(leader).or_default();
+            if !has_room(leader) || (*taken > 0 && *taken + size > request_bytes_max) {
+                continue;
+            }
+            *taken += size;
+            let Some(mut batch) = queue.batches.pop_front() else { continue };
+            queue.in_flight += 1;
+            if let Some(identity) = identity {
+                batch.stamp(identity, &mut queue.next_sequence);
+            }
+            drained.by_leader.entry(leader).or_default().push(batch);
+        }
+        drained
+    }
+
+    /// Takes out what waits for longer than it may.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<ProducerBatch> {
+        let limit = self.rules.delivery_timeout;
+        let mut expired = Vec::new();
+        for queue in self.queues.values_mut() {
+            while queue.batches.front().is_some_and(|front| now >= front.created + limit) {
+                expired.extend(queue.batches.pop_front());
+            }
+        }
+        expired
+    }
+
+    /// A batch that was sent is no longer under way.
+    pub(crate) fn landed(&mut self, partition: &TopicPartition) {
+        if let Some(queue) = self.queues.get_mut(partition) {
+            queue.in_flight = queue.in_flight.saturating_sub(1);
+        }
+    }
+
+    /// Puts a batch back in its place, to be sent again.
+    pub(crate) fn put_back(&mut self, mut batch: ProducerBatch, now: Instant) {
+        batch.attempts += 1;
+        batch.not_before = now + self.rules.retry_backoff;
+        let queue = self.queues.entry(batch.partition.clone()).or_default();
+        let place = queue.batches.partition_point(|other| other.number < batch.number);
+        queue.batches.insert(place, batch);
+    }
+
+    /// Ends a batch and tells its senders.
+    pub(crate) fn finish(
+        &mut self,
+        batch: ProducerBatch,
+        result: Result<BatchResult, ClientError>,
+    ) {
+        self.outstanding.remove(&batch.number);
+        // Nobody may wait for the result.
+        let _ = batch.done.send(Some(result));
+    }
+
+    /// A new identity counts from 0 again, for what is sent and for what is sent again.
+    pub(crate) fn restart_sequences(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.next_sequence = 0;
+            for batch in &mut queue.batches {
+                batch.sequence = None;
+            }
+        }
+    }
+
+    /// Whether a batch of the partition with a lower sequence has not been answered yet.
+    pub(crate) fn has_earlier(&self, batch: &ProducerBatch) -> bool {
+        let Some(queue) = self.queues.get(&batch.partition) else { return false };
+        queue.in_flight > 0
+            || queue.batches.front().is_some_and(|front| front.number < batch.number)
+    }
+
+    /// Number that the next batch will have; those below are what a flush waits for.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Whether all batches below that number have ended.
+    pub(crate) fn is_done_below(&self, number: u64) -> bool {
+        self.outstanding.first().is_none_or(|first| *first >= number)
+    }
+}
+
+/// What `drain` took.
+#[derive(Default)]
+pub(crate) struct Drained {
+    pub(crate) by_leader: HashMap<i32, Vec<ProducerBatch>>,
+    /// Topics with batches that are due but have nowhere to go.
+    pub(crate) without_leader: HashSet<String>,
+    /// When the next batch is due.
+    pub(crate) next: Option<Instant>,
+}
+
+impl Drained {
+    fn wake_at(&mut self, at: Instant) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+impl ProducerBatch {
+    /// When it should go: a full one, or one that is sent again, does not linger.
+    fn due(&self, now: Instant, rules: &Rules, hurry: bool) -> Instant {
+        if self.attempts > 0 {
+            return self.not_before;
+        }
+        if hurry || self.size() >= rules.batch_size {
+            return now;
+        }
+        self.created + rules.linger
+    }
+
+    /// Bytes, before compression while it is open.
+    fn size(&self) -> usize {
+        match &self.content {
+            Content::Open(builder) => builder.size(),
+            Content::Sealed(bytes) => bytes.len(),
+        }
+    }
+
+    /// Gives it its identity and sequence, unless it has them from an earlier attempt.
+    fn stamp(&mut self, identity: Identity, next_sequence: &mut i32) {
+        if self.sequence.is_some() {
+            return;
+        }
+        let sequence = *next_sequence;
+        self.sequence = Some(sequence);
+        *next_sequence = record::batch::increment_sequence(sequence, self.record_count);
+        let content = std::mem::replace(&mut self.content, Content::Sealed(Bytes::new()));
+        self.content = match content {
+            Content::Open(builder) => {
+                Content::Open(builder.producer(identity.id, identity.epoch, sequence))
+            }
+            Content::Sealed(bytes) => Content::Sealed(restamp(&bytes, identity, sequence)),
+        };
+    }
+
+    /// The batch as it is sent; compresses it the first time.
+    pub(crate) fn seal(&mut self) -> Bytes {
+        let content = std::mem::replace(&mut self.content, Content::Sealed(Bytes::new()));
+        let bytes = match content {
+            Content::Open(builder) => builder.finish(),
+            Content::Sealed(bytes) => bytes,
+        };
+        self.content = Content::Sealed(bytes.clone());
+        bytes
+    }
+}
+
+/// Writes a new identity into a finished batch.
+fn restamp(bytes: &Bytes, identity: Identity, sequence: i32) -> Bytes {
+    let mut header = BatchHeader::parse(bytes).expect("we made the batch");
+    header.producer_id = identity.id;
+    header.producer_epoch = identity.epoch;
+    header.base_sequence = sequence;
+    let mut batch = BytesMut::from(bytes.as_ref());
+    let length = header.to_bytes().len();
+    batch[..length].copy_from_slice(&header.to_bytes());
+    header.crc = compute_crc(&batch);
+    batch[..length].copy_from_slice(&header.to_bytes());
+    batch.freeze()
+}

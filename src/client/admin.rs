@@ -150,6 +150,11 @@ impl Admin {
         Ok(Admin { cluster: Cluster::open(config).await? })
     }
 
+    /// An admin client over the connections of another client.
+    pub fn of(cluster: Cluster) -> Admin {
+        Admin { cluster }
+    }
+
     /// The cluster that the client is connected to.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

@@ -70,7 +70,7 @@ const DEFINITIONS: &[Definition] = &[
     key("send.buffer.bytes", Kind::Int(-1), "apc", true),
     key("receive.buffer.bytes", Kind::Int(-1), "apc", true),
     key("client.dns.lookup", Kind::Text, "apc", false),
-    key("client.rack", Kind::Text, "c", true),
+    key("client.rack", Kind::Text, "c", false),
     key("metadata.recovery.strategy", Kind::Text, "apc", false),
     key("security.protocol", Kind::Text, "apc", true),
     key("acks", Kind::OneOf(&["all", "-1", "0", "1"]), "p", true),
@@ -344,8 +344,6 @@ pub struct ConsumerConfig {
     pub allow_auto_create_topics: bool,
     /// Whether patterns leave internal topics out.
     pub exclude_internal_topics: bool,
-    /// Rack of the client, for fetching from a near replica.
-    pub client_rack: String,
 }
 
 impl ConnectionConfig {
@@ -485,7 +483,6 @@ impl ConsumerConfig {
             check_crcs: values.boolean("check.crcs", true),
             allow_auto_create_topics: values.boolean("allow.auto.create.topics", true),
             exclude_internal_topics: values.boolean("exclude.internal.topics", true),
-            client_rack: values.text("client.rack", ""),
         })
     }
 }

@@ -5,10 +5,13 @@
 mod broker_api_versions;
 mod clients;
 mod console;
+mod console_producer;
 mod get_offsets;
+mod line_reader;
 mod logging;
 mod options;
 mod topics;
+mod zookeeper_server;
 
 use console::{Halt, complain};
 
@@ -41,7 +44,11 @@ fn command(class: &str) -> Option<Command> {
     Some(match class {
         "org.apache.kafka.tools.TopicCommand" | "kafka.admin.TopicCommand" => topics::run,
         "org.apache.kafka.tools.GetOffsetShell" | "kafka.tools.GetOffsetShell" => get_offsets::run,
+        "kafka.tools.ConsoleProducer" | "org.apache.kafka.tools.ConsoleProducer" => {
+            console_producer::run
+        }
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain" => zookeeper_server::run,
         _ => return None,
     })
 }

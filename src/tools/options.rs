@@ -216,6 +216,15 @@ impl Options {
         self.number(name)
     }
 
+    /// Checks that the value is of the option's type.
+    pub(crate) fn check_number(&self, name: &str) -> Result<(), String> {
+        match self.spec(name).kind {
+            Kind::String => Ok(()),
+            Kind::Integer => self.integer(name).map(drop),
+            Kind::Long => self.long(name).map(drop),
+        }
+    }
+
     fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, String> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let parsed = text.parse();

@@ -1,0 +1,101 @@
+//! `zookeeper-server-start.sh`: the standalone ZooKeeper in the foreground. The script to stop it sends SIGTERM.
+
+use std::path::Path;
+
+use server::logging::{Logging, Options};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+use zookeeper::config::Config;
+use zookeeper::server::Server;
+
+use crate::console::{Halt, complain, halt};
+
+/// What Apache ends with when its configuration is wrong.
+const INVALID_INVOCATION: u8 = 2;
+
+/// Runs the server that the file describes until it is told to stop.
+pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
+    let [file] = words else {
+        complain("USAGE: zookeeper-server-start.sh [-daemon] zookeeper.properties");
+        return Err(Halt(INVALID_INVOCATION));
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let logging =
+        Logging::install(&Options::from_environment(Path::new("."), "log4j.properties", &variable));
+    for note in &logging.notes {
+        warn!("{note}");
+    }
+    let result = serve(file);
+    logging.flush();
+    result
+}
+
+fn serve(file: &str) -> Result<(), Halt> {
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return invalid(&format!("{file} cannot be read: {error}")),
+    };
+    let config = match Config::parse(&text) {
+        Ok(config) => config,
+        Err(error) => return invalid(&format!("{file} is not valid:\n{error}")),
+    };
+    for warning in &config.warnings {
+        warn!("{file}: {warning}");
+    }
+    info!(
+        data_dir = %config.data_dir.display(),
+        address = %config.client_address,
+        "starting a standalone ZooKeeper: one node, no ensemble; for more than one box run Apache ZooKeeper"
+    );
+    // Made before the server, so that a signal meanwhile is not lost.
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return halt(&format!("the system gives no runtime: {error}")),
+    };
+    runtime.block_on(async {
+        let (mut terminate, mut interrupt) =
+            match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+                (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+                (Err(error), _) | (_, Err(error)) => {
+                    return halt(&format!("signals cannot be waited for: {error}"));
+                }
+            };
+        let server = match Server::start(config) {
+            Ok(server) => server,
+            Err(error) => {
+                error!("{}", chain(&error));
+                return halt(&format!("the server does not start: {}", chain(&error)));
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => info!("stopping, told by SIGTERM"),
+            _ = interrupt.recv() => info!("stopping, told by SIGINT"),
+            () = server.stopped() => {}
+        }
+        let failed = server.has_failed();
+        server.stop();
+        if failed {
+            return halt("the server has stopped because its log cannot be written");
+        }
+        info!("stopped");
+        Ok(())
+    })
+}
+
+fn invalid(text: &str) -> Result<(), Halt> {
+    error!("{text}");
+    complain(text);
+    Err(Halt(INVALID_INVOCATION))
+}
+
+/// An error and its sources, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}
