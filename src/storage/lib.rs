@@ -2,6 +2,7 @@
 
 mod atomic_file;
 pub mod checkpoint;
+mod directory_lock;
 pub mod directory_name;
 pub mod error;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub mod log_read;
 mod log_segments;
 mod log_truncate;
 mod mapped;
+pub mod meta_properties;
 pub mod partition_metadata;
 pub mod producer_snapshot;
 pub mod producer_state;
