@@ -5,7 +5,9 @@
 mod broker_api_versions;
 mod clients;
 mod console;
+mod console_consumer;
 mod console_producer;
+mod formatter;
 mod get_offsets;
 mod line_reader;
 mod logging;
@@ -44,6 +46,9 @@ fn command(class: &str) -> Option<Command> {
     Some(match class {
         "org.apache.kafka.tools.TopicCommand" | "kafka.admin.TopicCommand" => topics::run,
         "org.apache.kafka.tools.GetOffsetShell" | "kafka.tools.GetOffsetShell" => get_offsets::run,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer" | "kafka.tools.ConsoleConsumer" => {
+            console_consumer::run
+        }
         "kafka.tools.ConsoleProducer" | "org.apache.kafka.tools.ConsoleProducer" => {
             console_producer::run
         }
