@@ -253,6 +253,7 @@ fn check_listeners(checks: &mut Checks<'_>) -> Option<Listeners> {
     check_names(checks, &listeners, &advertised, &inter_broker.0);
     let control_plane = control_plane(checks, &protocols, &advertised, &inter_broker.0);
     check_sasl(checks, &inter_broker);
+    check_early_start(checks, &listeners);
     Some(Listeners { protocols, listeners, advertised, inter_broker, control_plane })
 }
 
@@ -390,6 +391,21 @@ fn control_plane(
     Some(name)
 }
 
+/// The key does nothing in ZooKeeper mode, and Kafka checks it all the same.
+fn check_early_start(checks: &mut Checks<'_>, listeners: &[Listener]) {
+    const KEY: &str = "early.start.listeners";
+    let text = checks.text(KEY).unwrap_or_default();
+    let is_bound = |name: &str| listeners.iter().any(|listener| listener.name == name);
+    if let Some(stranger) = csv(&text).find(|name| !is_bound(name)) {
+        checks.refuse(
+            &[KEY, "listeners"],
+            format!(
+                "{KEY} contains listener {stranger}, but this is not contained in listeners or controller.listener.names"
+            ),
+        );
+    }
+}
+
 fn check_sasl(checks: &mut Checks<'_>, inter_broker: &(String, SecurityProtocol)) {
     let (name, protocol) = inter_broker;
     let mechanism = checks.text("sasl.mechanism.inter.broker.protocol").unwrap_or_default();
@@ -491,6 +507,11 @@ fn check_coordinators(checks: &mut Checks<'_>) {
             &["offsets.commit.required.acks", "offsets.topic.replication.factor"],
             "offsets.commit.required.acks must be greater or equal to -1 and less or equal to offsets.topic.replication.factor",
         );
+    }
+    const CODEC: &str = "offsets.topic.compression.codec";
+    let codec = checks.int(CODEC);
+    if !(0..=4).contains(&codec) {
+        checks.refuse(&[CODEC], format!("Unknown compression type id: {codec}"));
     }
     const PROTOCOLS: &str = "group.coordinator.rebalance.protocols";
     let protocols: Vec<String> = checks.values.typed(PROTOCOLS);
