@@ -28,13 +28,8 @@ use crate::{
     metadata::{Metadata, Node, Topic},
 };
 
-mod configs;
-mod records;
-
-pub use self::{
-    configs::{AlterOperation, ConfigEntry, ConfigResource},
-    records::ListedOffset,
-};
+pub mod configs;
+pub mod records;
 
 /// Client for administration; clones share its connections.
 #[derive(Clone)]

@@ -29,7 +29,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    admin::{Admin, ListedOffset},
+    admin::{Admin, records::ListedOffset},
     cluster::{AutoCreate, Cluster, Topics},
     config::{ConsumerConfig, OffsetReset},
     error::{ClientError, ErrorKind},

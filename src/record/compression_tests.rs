@@ -1,3 +1,5 @@
+//! Codecs: what one writes the other reads, within bounds.
+
 use std::io::Write;
 
 use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};

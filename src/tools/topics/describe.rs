@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use client::{
-    admin::{Admin, ConfigEntry, ConfigResource, Reassignment},
+    admin::{
+        Admin, Reassignment,
+        configs::{ConfigEntry, ConfigResource},
+    },
     error::ErrorKind,
     metadata::{Partition, Topic},
 };
