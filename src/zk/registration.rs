@@ -178,7 +178,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use common::ids::Timestamp;
-    use metadata::broker::{Endpoint, SecurityProtocol};
+    use common::security_protocol::SecurityProtocol;
+    use metadata::broker::Endpoint;
 
     use super::*;
     use crate::fake::{FakeZooKeeper, Fault};

@@ -235,11 +235,12 @@ impl Worker {
         }
         let finish = async {
             while running.join_next().await.is_some() {}
-            // The library says goodbye to ZooKeeper once the last handle is gone.
+            // The library says goodbye to ZooKeeper once the last handle is gone. A connection that is lost meanwhile
+            // is not mended for it.
             drop(connection);
-            while states.changed().await != zookeeper_client::SessionState::Closed {}
+            states.changed().await
         };
-        if timeout(CLOSE_AT_MOST, finish).await.is_err() {
+        if timeout(CLOSE_AT_MOST, finish).await != Ok(zookeeper_client::SessionState::Closed) {
             warn!(%session, "ZooKeeper did not confirm the end of the session");
         }
         Next::Stop

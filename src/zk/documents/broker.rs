@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use common::ids::{BrokerEpoch, BrokerId, Timestamp};
-use metadata::broker::{Broker, Endpoint, SecurityProtocol};
+use common::security_protocol::SecurityProtocol;
+use metadata::broker::{Broker, Endpoint};
 use serde::{Deserialize, Serialize};
 
 use super::{DocumentError, from_json, from_text, to_json};
