@@ -44,17 +44,19 @@ impl Node {
 
     pub(crate) fn stat(&self) -> Stat {
         let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+        let child_count = count(self.children.len());
         Stat {
             czxid: self.stat.czxid,
             mzxid: self.stat.mzxid,
             ctime: self.stat.ctime,
             mtime: self.stat.mtime,
             version: self.stat.version,
-            cversion: self.stat.cversion,
+            // Kept are creations; shown are creations and deletions, as `DataNode.copyStat` does.
+            cversion: self.stat.cversion.wrapping_mul(2).wrapping_sub(child_count),
             aversion: self.stat.aversion,
             ephemeral_owner: self.stat.ephemeral_owner,
             data_length: self.data.as_ref().map_or(0, |data| count(data.len())),
-            child_count: count(self.children.len()),
+            child_count,
             pzxid: self.stat.pzxid,
         }
     }
