@@ -18,11 +18,13 @@ use crate::view::{RecordBase, read_record};
 /// Checks the records of a batch whose header is checked; `batch` is all of it.
 pub(crate) fn check(
     batch: &Bytes,
-    header: BatchHeader,
+    mut header: BatchHeader,
     source: Codec,
     target: Compression,
     rules: &Rules,
 ) -> Result<Checked, ValidationError> {
+    // Where the batch goes is decided later; what coordinators put here means nothing.
+    header.base_offset = Offset::ZERO;
     // Control records are compressed only by who writes them.
     let keep_codec =
         source == target.codec() || (source == Codec::None && header.attributes.is_control());
