@@ -15,9 +15,12 @@ pub mod log_append;
 pub mod log_config;
 mod log_files;
 pub mod log_load;
+pub mod log_manager;
+pub mod log_manager_load;
 pub mod log_read;
 mod log_segments;
 mod log_truncate;
+pub mod maintenance;
 mod mapped;
 pub mod meta_properties;
 pub mod partition_metadata;
@@ -31,6 +34,8 @@ mod segment_files;
 pub mod shared;
 pub mod transaction_index;
 
+#[cfg(test)]
+mod log_manager_tests;
 #[cfg(test)]
 mod log_tests;
 #[cfg(test)]

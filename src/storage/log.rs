@@ -79,6 +79,8 @@ pub(crate) struct Writer {
     pub(crate) deletions: Vec<(Timestamp, String)>,
     /// The epochs in memory are not those in the file.
     pub(crate) epochs_dirty: bool,
+    /// `partition.metadata` was written, and not synced yet.
+    pub(crate) topic_id_unsynced: bool,
     /// Files were made or renamed since the directory was synced.
     pub(crate) directory_dirty: bool,
     /// A write failed, and what it left behind could not be cut off.
@@ -272,6 +274,7 @@ impl Log {
         let end = state.end;
         if epoch.0 >= 0 && state.epochs.assign(epoch, end) {
             writer.epochs_dirty = true;
+            self.shared.want_attention(&self.partition);
         }
     }
 

@@ -248,6 +248,7 @@ impl Log {
         origin: Origin,
     ) -> Vec<AbortedTransaction> {
         let active = writer.active.as_mut().expect("loaded before the write");
+        let had_epochs = writer.epochs_dirty;
         let mut state = self.state.lock();
         let state = &mut *state;
         let mut aborted = Vec::new();
@@ -269,6 +270,10 @@ impl Log {
             tracing::warn!(partition = %self.partition, evicted, origin = ?origin, "too many producers: forgot those idle for longest");
         }
         state.publish(&self.offsets);
+        // The first entry in memory since the last time: an idle log's are written to the file.
+        if state.active().offsets.tail.len() == 1 || writer.epochs_dirty && !had_epochs {
+            self.shared.want_attention(&self.partition);
+        }
         aborted
     }
 

@@ -10,7 +10,7 @@ use crate::{
     file_cache::FileId,
     leader_epochs::LEADER_EPOCH_FILE,
     log::{Active, Log, Writer},
-    producer_snapshot,
+    partition_metadata, producer_snapshot,
     scan::{HeaderScan, read_batch},
     segment::{Segment, SegmentView},
     segment_files::{self, DELETED, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX},
@@ -201,6 +201,10 @@ impl Log {
     }
 
     fn sync_directory(&self, writer: &mut Writer) -> Result<(), Fault> {
+        if writer.topic_id_unsynced {
+            partition_metadata::sync(&self.path()).context("sync", &*self.path())?;
+            writer.topic_id_unsynced = false;
+        }
         if writer.directory_dirty {
             let path = self.path();
             atomic_file::sync_directory(&path).context("sync", &*path)?;
@@ -246,24 +250,38 @@ impl Log {
         Ok(())
     }
 
-    /// What is due between appends: epochs to their file, index entries of an idle log, deletions.
-    pub fn maintain(&self, now: Timestamp) -> Result<(), LogError> {
+    /// What is due between appends: the topic's id and the epochs to their files, index entries of an idle log,
+    /// deletions. With `sync` false the caller syncs the file system afterwards. Whether there is more to do later.
+    pub(crate) fn maintain(&self, now: Timestamp, sync: bool) -> Result<bool, LogError> {
         // A writer at work is not waited for: it will be idle at another time.
-        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(true) };
         if self.check_usable(&writer).is_err() {
-            return Ok(());
+            return Ok(false);
         }
-        self.noting(self.write_epochs(&mut writer, true))?;
+        let result = self.maintain_files(&mut writer, sync);
+        self.noting(result)?;
+        self.delete_due_files(&mut writer, now);
+        Ok(!writer.deletions.is_empty())
+    }
+
+    /// Writes and syncs the leader epochs, if they are not on disk yet.
+    pub(crate) fn write_epochs_now(&self) -> Result<(), LogError> {
+        let mut writer = self.writer.lock();
+        self.noting(self.write_epochs(&mut writer, true))
+    }
+
+    fn maintain_files(&self, writer: &mut Writer, sync: bool) -> Result<(), Fault> {
+        self.write_epochs(writer, sync)?;
+        match sync {
+            true => self.sync_directory(writer)?,
+            false => (writer.directory_dirty, writer.topic_id_unsynced) = (false, false),
+        }
         let has_tails = {
             let state = self.state.lock();
             let active = state.active();
             !active.offsets.tail.is_empty() || !active.times.tail.is_empty()
         };
-        if has_tails {
-            self.noting(self.write_index_tails(&writer))?;
-        }
-        self.delete_due_files(&mut writer, now);
-        Ok(())
+        if has_tails { self.write_index_tails(writer) } else { Ok(()) }
     }
 
     /// Whether `flush.ms` is over for what was appended since the last flush.
@@ -349,39 +367,54 @@ impl Log {
         Ok(aborted)
     }
 
-    /// Closes the log for good: everything is written, and synced unless the caller syncs the whole file system.
+    /// Closes the log for good: everything is written, and synced unless the caller syncs the file system afterwards.
     pub(crate) fn close(&self, sync: bool) -> Result<(), LogError> {
-        if sync {
-            self.flush()?;
-        }
         let mut writer = self.writer.lock();
         self.check_usable(&writer)?;
-        self.noting(self.close_files(&mut writer, sync))?;
+        let result = self.close_files(&mut writer, sync);
+        self.noting(result)?;
+        self.abandon(&mut writer);
+        Ok(())
+    }
+
+    /// Ends all use of the log's files.
+    pub(crate) fn abandon(&self, writer: &mut Writer) {
         writer.closed = true;
         let (views, _) = self.views();
         for view in &views {
             view.forget(&self.shared);
+            self.shared.transactions.remove(view.transaction_index_id());
         }
-        Ok(())
     }
 
     fn close_files(&self, writer: &mut Writer, sync: bool) -> Result<(), Fault> {
-        if self.state.lock().active().size > 0 && writer.active.is_some() {
+        let end = self.end_offset();
+        let views = self.unflushed(writer, end);
+        if writer.active.is_some() || writer.directory_dirty {
             self.seal(writer)?;
         }
         self.write_epochs(writer, sync)?;
-        let end = self.end_offset();
         self.take_snapshot(writer, end)?;
         if sync {
-            let state = self.state.lock();
-            let view = state.active().view(&state.path, true);
-            drop(state);
-            if writer.active.is_some() {
-                view.sync(&self.shared, true)?;
-            }
+            let views: Vec<_> = views.into_iter().map(|(view, _)| (view, true)).collect();
+            self.sync_views(&views)?;
             self.sync_directory(writer)?;
         }
         writer.recovery_point = end;
+        Ok(())
+    }
+
+    /// Moves the log to another name in its log directory.
+    pub(crate) fn rename(&self, name: &str) -> Result<(), LogError> {
+        let mut writer = self.writer.lock();
+        self.check_usable(&writer)?;
+        let from = self.path();
+        let to = self.directory.path().join(name);
+        self.noting(fs::rename(&from, &to).context("rename", &*from))?;
+        let mut state = self.state.lock();
+        state.path = Arc::from(to);
+        state.generation = state.generation.wrapping_add(1);
+        writer.directory_dirty = true;
         Ok(())
     }
 
@@ -391,6 +424,7 @@ impl Log {
         writer.active.is_some()
             || writer.epochs_dirty
             || writer.directory_dirty
+            || writer.topic_id_unsynced
             || self.end_offset() > writer.recovery_point
     }
 
@@ -417,6 +451,7 @@ impl Log {
             }
         }
         writer.directory_dirty = true;
+        self.shared.want_attention(&self.partition);
     }
 
     fn delete_due_files(&self, writer: &mut Writer, now: Timestamp) {

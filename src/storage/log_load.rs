@@ -116,7 +116,9 @@ impl Log {
             Offset::ZERO,
         );
         log.state.get_mut().topic_id = topic_id;
-        log.writer.get_mut().directory_dirty = true;
+        let writer = log.writer.get_mut();
+        (writer.directory_dirty, writer.topic_id_unsynced) = (true, topic_id.is_some());
+        log.shared.want_attention(&log.partition);
         Ok(log)
     }
 
@@ -136,7 +138,8 @@ impl Log {
         }
         let path = self.path();
         self.noting(partition_metadata::write(&path, topic_id).context("write", &*path))?;
-        writer.directory_dirty = true;
+        (writer.directory_dirty, writer.topic_id_unsynced) = (true, true);
+        self.shared.want_attention(&self.partition);
         self.state.lock().topic_id = Some(topic_id);
         Ok(topic_id)
     }
@@ -240,6 +243,7 @@ impl<'a> Loader<'a> {
             snapshots: self.snapshots.clone(),
             deletions: self.deletions.clone(),
             epochs_dirty: self.epochs_dirty,
+            topic_id_unsynced: false,
             directory_dirty: self.changed,
             must_cut: false,
             last_flush: options.now,

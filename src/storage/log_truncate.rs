@@ -97,6 +97,7 @@ impl Log {
         writer.must_cut = false;
         writer.directory_dirty = true;
         writer.recovery_point = writer.recovery_point.min(end);
+        self.shared.want_attention(&self.partition);
     }
 
     fn truncate_segments(&self, writer: &mut Writer, end: Offset) -> Result<(), Fault> {
@@ -233,6 +234,7 @@ impl Log {
         writer.epochs_dirty |= state.epochs.truncate_from_start(start);
         state.producers.forget_replicated(start);
         state.publish(&self.offsets);
+        self.shared.want_attention(&self.partition);
         tracing::info!(partition = %self.partition, start = start.0, "raised the log start offset");
         true
     }

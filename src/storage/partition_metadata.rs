@@ -44,10 +44,16 @@ fn parse(text: &str) -> Option<Uuid> {
     Uuid::parse(topic_id).filter(|topic_id| *topic_id != Uuid::ZERO)
 }
 
-/// Writes the file; returns when it would survive a power cut, the directory's sync left to the caller.
+/// Writes the file. It is there before the log is; `sync` makes it survive a power cut, before any record counts as
+/// flushed.
 pub(crate) fn write(directory: &Path, topic_id: Uuid) -> io::Result<()> {
     let text = format!("version: 0\ntopic_id: {topic_id}");
-    atomic_file::write_unsynced_directory(&directory.join(PARTITION_METADATA_FILE), text.as_bytes())
+    atomic_file::replace_unsynced(&directory.join(PARTITION_METADATA_FILE), text.as_bytes())
+}
+
+/// Syncs the file; the directory's sync is the caller's.
+pub(crate) fn sync(directory: &Path) -> io::Result<()> {
+    std::fs::File::open(directory.join(PARTITION_METADATA_FILE))?.sync_all()
 }
 
 #[cfg(test)]

@@ -139,13 +139,6 @@ impl SegmentView {
         Ok(None)
     }
 
-    /// The first batch whose last offset is at least `target`: the one that holds it, or the next one.
-    pub(crate) fn find(&self, shared: &Shared, target: Offset) -> Result<Option<Found>, Fault> {
-        let file = self.log(shared)?;
-        let position = self.position_before(shared, &file, target)?;
-        self.find_from(&file, position, target).map_err(|error| self.read_fault(error))
-    }
-
     /// A position at which a batch begins that lies at or before the one with `target`, by the offset index's file.
     pub(crate) fn position_before(
         &self,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::topic::TopicPartition;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::{
     file_cache::{Cache, FileCache, FileId, open_files_max},
@@ -34,7 +34,6 @@ pub struct Shared {
     next_id: AtomicU64,
     random: Mutex<u64>,
     attention: Mutex<BTreeSet<TopicPartition>>,
-    attention_wanted: Condvar,
 }
 
 impl Shared {
@@ -52,7 +51,6 @@ impl Shared {
             next_id: AtomicU64::new(0),
             random: Mutex::new(seed),
             attention: Mutex::new(BTreeSet::new()),
-            attention_wanted: Condvar::new(),
         })
     }
 
@@ -72,30 +70,14 @@ impl Shared {
         mixed ^ (mixed >> 31)
     }
 
-    /// Asks the background thread to look at a log soon: it has rolled, and its old segment waits for its flush.
+    /// Asks for `LogManager::maintain` to look at a log: something waits to be written, synced or removed.
     pub(crate) fn want_attention(&self, partition: &TopicPartition) {
         self.attention.lock().insert(partition.clone());
-        self.attention_wanted.notify_one();
     }
 
     /// The logs that asked for attention; they are not told again.
     pub(crate) fn take_attention(&self) -> BTreeSet<TopicPartition> {
         std::mem::take(&mut *self.attention.lock())
-    }
-
-    /// Waits until a log wants attention, `wake` is called, or the time is over.
-    pub(crate) fn wait_for_attention(&self, timeout: std::time::Duration) {
-        let mut attention = self.attention.lock();
-        if attention.is_empty() {
-            // Whether it was woken or not makes no difference to what the caller does next.
-            let _ = self.attention_wanted.wait_for(&mut attention, timeout);
-        }
-    }
-
-    /// Ends a wait for attention.
-    pub(crate) fn wake(&self) {
-        let _attention = self.attention.lock();
-        self.attention_wanted.notify_all();
     }
 }
 

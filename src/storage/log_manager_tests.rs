@@ -1,0 +1,180 @@
+//! Tests of the log manager: starts, stops, choice of directories, deletion.
+
+use std::{path::PathBuf, sync::Arc};
+
+use common::{
+    ids::{LeaderEpoch, Offset, Timestamp},
+    topic::{TopicPartition, Uuid},
+};
+
+use crate::{
+    log_config::LogConfig,
+    log_manager::{CreateError, LogManager, LogManagerOptions, NewLog, StartError},
+    log_manager_load::LoadProgress,
+    testing::{NOW, append, batch},
+};
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    directories: usize,
+}
+
+impl Fixture {
+    fn new(directories: usize) -> Fixture {
+        Fixture { folder: tempfile::tempdir().unwrap(), directories }
+    }
+
+    fn path(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("d{index}"))
+    }
+
+    fn open(&self) -> Result<LogManager, StartError> {
+        let options = LogManagerOptions {
+            directories: (0..self.directories).map(|index| self.path(index)).collect(),
+            failed: Vec::new(),
+            default_config: Arc::new(LogConfig::default()),
+            topic_configs: Default::default(),
+            threads: 2,
+            intervals: Default::default(),
+            seed: 1,
+            now: NOW,
+        };
+        LogManager::open(options, &LoadProgress::default())
+    }
+}
+
+fn new(topic: &str, partition: i32) -> NewLog {
+    NewLog {
+        partition: TopicPartition::new(topic, partition),
+        topic_id: Some(Uuid(99)),
+        config: None,
+        is_new: true,
+    }
+}
+
+fn later(manager: &LogManager, milliseconds: i64) {
+    manager.maintain(Timestamp(common::clock::wall_clock().0 + milliseconds));
+}
+
+#[test]
+fn logs_are_there_again_after_a_stop_and_after_a_crash() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    for partition in 0..6 {
+        let log = manager.get_or_create(&new("t", partition)).unwrap();
+        log.assign_leader_epoch(LeaderEpoch(3));
+        for _ in 0..partition {
+            append(&log, batch()).unwrap();
+        }
+        log.set_high_watermark(Offset(i64::from(partition) - 1));
+    }
+    let counts: Vec<usize> =
+        (0..2).map(|index| std::fs::read_dir(fixture.path(index)).unwrap().count()).collect();
+    assert_eq!(counts, [4, 4], "three logs and the lock in each");
+    later(&manager, 120_000);
+    for clean in [true, false] {
+        let manager = match clean {
+            true => {
+                manager.close();
+                let path = fixture.path(0);
+                assert!(!path.join(".lock").exists() && path.join(".kafka_cleanshutdown").exists());
+                fixture.open().unwrap()
+            }
+            false => fixture.open().unwrap(),
+        };
+        assert!(!fixture.path(0).join(".kafka_cleanshutdown").exists());
+        for partition in 0..6 {
+            let log = manager.log(&TopicPartition::new("t", partition)).unwrap();
+            let end = i64::from(partition);
+            assert_eq!(log.end_offset(), Offset(end));
+            assert_eq!(log.high_watermark(), Offset((end - 1).max(0)));
+            assert_eq!(log.topic_id(), Some(Uuid(99)));
+            assert!(log.latest_leader_epoch() <= Some(LeaderEpoch(3)));
+        }
+        // A second broker is kept out, for as long as the first one runs.
+        assert!(matches!(fixture.open(), Err(StartError::Locked(_))));
+    }
+}
+
+#[test]
+fn a_deleted_log_is_gone_at_once_and_its_files_later() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    append(&log, batch()).unwrap();
+    assert!(manager.delete(log.partition()).unwrap());
+    assert!(!manager.delete(log.partition()).unwrap());
+    assert!(manager.log(log.partition()).is_none());
+    assert!(append(&log, batch()).is_err());
+    let again = manager.get_or_create(&new("t", 0)).unwrap();
+    assert_eq!(again.end_offset(), Offset(0));
+    let names = || {
+        let entries = std::fs::read_dir(fixture.path(0)).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    };
+    assert_eq!(names(), 2);
+    manager.close();
+    let manager = fixture.open().unwrap();
+    assert_eq!(names(), 2);
+    later(&manager, 61_000);
+    assert_eq!(names(), 1);
+}
+
+#[test]
+fn what_is_no_replica_stops_the_start() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    manager.get_or_create(&new("t", 0)).unwrap();
+    manager.close();
+    std::fs::create_dir(fixture.path(1).join("t-0")).unwrap();
+    let error = fixture.open().err().unwrap().to_string();
+    assert!(error.starts_with("Duplicate log directories for t-0 are found in both"), "{error}");
+    std::fs::remove_dir_all(fixture.path(1).join("t-0")).unwrap();
+    std::fs::create_dir(fixture.path(1).join("nonsense")).unwrap();
+    let error = fixture.open().err().unwrap().to_string();
+    assert!(
+        error.contains("/d1/nonsense, 'nonsense' is not in the form of topic-partition"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_move_between_directories_replaces_the_log() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    append(&log, batch()).unwrap();
+    let other =
+        (0..2).map(|index| fixture.path(index)).find(|path| path != log.log_directory().path());
+    let future = manager.create_future(&new("t", 0), &other.clone().unwrap()).unwrap();
+    assert!(future.path().to_string_lossy().ends_with("-future"));
+    append(&future, batch()).unwrap();
+    append(&future, batch()).unwrap();
+    manager.replace_with_future(log.partition()).unwrap().unwrap();
+    assert_eq!(manager.log(log.partition()).unwrap().end_offset(), Offset(2));
+    assert_eq!(*future.path(), *other.unwrap().join("t-0"));
+    assert!(matches!(
+        manager.create_future(&new("t", 0), &fixture.folder.path().join("no")),
+        Err(CreateError::UnknownDirectory(_))
+    ));
+}
+
+#[test]
+fn a_failed_directory_is_left_and_its_partitions_are_named() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    let other = manager.get_or_create(&new("t", 1)).unwrap();
+    crate::faults::fail_next_write(0, std::io::ErrorKind::Other);
+    assert!(append(&log, batch()).is_err());
+    assert!(append(&other, batch()).is_ok());
+    let failed = manager.take_failed();
+    assert_eq!(failed[0].1, [log.partition().clone()]);
+    assert!(manager.take_failed().is_empty());
+    assert!(manager.log(log.partition()).is_none());
+    let old = NewLog { is_new: false, ..new("t", 2) };
+    assert!(matches!(manager.get_or_create(&old), Err(CreateError::Offline(_))));
+    let created = manager.get_or_create(&new("t", 2)).unwrap();
+    assert!(Arc::ptr_eq(created.log_directory(), other.log_directory()));
+    manager.close();
+}

@@ -1,0 +1,306 @@
+//! What a log manager does by itself from time to time, and at its end. Source: `LogManager.startup`, `shutdown`.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use common::{
+    clock,
+    ids::{Offset, Timestamp},
+    topic::TopicPartition,
+};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, write_offsets},
+    directory_lock::mark_clean_shutdown,
+    error::Context,
+    log::Log,
+    log_manager::{Directory, Intervals, LogManager, directory_fault},
+};
+
+/// Before the first check of retention. Source: `LogManager.InitialTaskDelayMs`.
+const INITIAL_DELAY_MS: i64 = 30_000;
+/// With more logs than this to be synced at once, their whole file system is synced instead.
+const SYNC_EACH_MAX: usize = 64;
+/// How often the background thread looks for work.
+const TURN: Duration = Duration::from_secs(1);
+
+/// When maintenance does what next.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    retention: Timestamp,
+    flush: Timestamp,
+    recovery_points: Timestamp,
+    log_starts: Timestamp,
+    high_watermarks: Timestamp,
+    producers: Timestamp,
+}
+
+impl Schedule {
+    pub(crate) fn new(intervals: &Intervals, now: Timestamp) -> Schedule {
+        let after = |delay_ms: i64| Timestamp(now.0.saturating_add(delay_ms));
+        Schedule {
+            retention: after(INITIAL_DELAY_MS),
+            flush: after(INITIAL_DELAY_MS.max(intervals.flush_check_ms)),
+            recovery_points: after(INITIAL_DELAY_MS),
+            log_starts: after(INITIAL_DELAY_MS),
+            high_watermarks: after(intervals.high_watermark_checkpoint_ms),
+            producers: after(intervals.producer_check_ms),
+        }
+    }
+}
+
+/// Whether something is due; if so, when it is next.
+fn is_due(due: &mut Timestamp, now: Timestamp, interval_ms: i64) -> bool {
+    let is_due = *due <= now;
+    if is_due {
+        *due = Timestamp(now.0.saturating_add(interval_ms.max(1)));
+    }
+    is_due
+}
+
+impl LogManager {
+    /// Does what is due: looks at logs that asked for it, removes what was deleted, checks retention and flushes,
+    /// writes checkpoints, forgets silent producers. Takes as long as the disks do; called by one thread at a time.
+    pub fn maintain(&self, now: Timestamp) {
+        let mut schedule = self.schedule.lock();
+        let intervals = &self.options.intervals;
+        self.attend(now);
+        self.remove_deleted(now);
+        if is_due(&mut schedule.retention, now, intervals.retention_check_ms) {
+            self.check_retention(now);
+        }
+        if is_due(&mut schedule.flush, now, intervals.flush_check_ms) {
+            self.flush_due(now);
+        }
+        if is_due(&mut schedule.producers, now, intervals.producer_check_ms) {
+            self.logs().iter().for_each(|log| log.expire_producers(now));
+        }
+        if is_due(&mut schedule.recovery_points, now, intervals.recovery_point_checkpoint_ms) {
+            self.checkpoint_recovery_points();
+        }
+        if is_due(&mut schedule.log_starts, now, intervals.log_start_checkpoint_ms) {
+            self.checkpoint_log_starts();
+        }
+        if is_due(&mut schedule.high_watermarks, now, intervals.high_watermark_checkpoint_ms) {
+            self.checkpoint_high_watermarks();
+        }
+    }
+
+    /// Looks at the logs that asked for it.
+    fn attend(&self, now: Timestamp) {
+        let partitions = self.shared.take_attention();
+        let logs: Vec<Arc<Log>> = {
+            let logs = self.logs.lock();
+            let of = |partition| {
+                logs.current.get(partition).into_iter().chain(logs.future.get(partition))
+            };
+            partitions.iter().flat_map(of).cloned().collect()
+        };
+        let sync_each = logs.len() <= SYNC_EACH_MAX;
+        for log in &logs {
+            // Faults are noted by the log: its directory is offline then.
+            let flushed = log.flush_sealed();
+            if let (Ok(()), Ok(true)) = (flushed, log.maintain(now, sync_each)) {
+                self.shared.want_attention(log.partition());
+            }
+        }
+        if !sync_each {
+            self.sync_file_systems();
+        }
+    }
+
+    fn sync_file_systems(&self) {
+        for Directory { directory, .. } in self.online() {
+            let path = directory.path();
+            let synced = File::open(path).and_then(|file| Ok(rustix::fs::syncfs(file)?));
+            if let Err(fault) = synced.context("sync the file system of", path) {
+                directory_fault(directory, fault);
+            }
+        }
+    }
+
+    fn online(&self) -> impl Iterator<Item = &Directory> {
+        self.directories.iter().filter(|directory| !directory.directory.is_offline())
+    }
+
+    /// Removes directories of deleted logs whose delay is over.
+    fn remove_deleted(&self, now: Timestamp) {
+        let due: Vec<PathBuf> = {
+            let mut logs = self.logs.lock();
+            let due = logs.deleted.extract_if(.., |(due, _)| *due <= now);
+            due.map(|(_, path)| path).collect()
+        };
+        for path in due {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => tracing::info!(path = %path.display(), "removed a deleted log"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "could not remove a deleted log")
+                }
+            }
+        }
+    }
+
+    /// Deletes segments that nobody needs any more. Compacted logs are the cleaner's.
+    pub fn check_retention(&self, now: Timestamp) {
+        for log in self.logs().into_iter().chain(self.future_logs()) {
+            if log.config().compact {
+                continue;
+            }
+            if let Err(error) = log.delete_old_segments(now) {
+                tracing::warn!(partition = %log.partition(), %error, "could not delete old segments");
+            }
+        }
+    }
+
+    fn flush_due(&self, now: Timestamp) {
+        for log in self.logs() {
+            if log.is_flush_due(now)
+                && let Err(error) = log.flush()
+            {
+                tracing::warn!(partition = %log.partition(), %error, "could not flush a log");
+            }
+        }
+    }
+
+    /// Writes the recovery points of all logs.
+    pub fn checkpoint_recovery_points(&self) {
+        self.checkpoint(RECOVERY_POINT_FILE, &|log| Some(log.recovery_point()));
+    }
+
+    /// Writes the high watermarks of all logs.
+    pub fn checkpoint_high_watermarks(&self) {
+        self.checkpoint(HIGH_WATERMARK_FILE, &|log| Some(log.high_watermark()));
+    }
+
+    /// Writes the start offsets of the logs that do not begin with their first segment. The leader epochs, which
+    /// were moved up with them, are on disk first: they vouch for the checkpoint.
+    pub fn checkpoint_log_starts(&self) {
+        self.checkpoint(LOG_START_FILE, &|log| {
+            let start = log.start_offset();
+            (start > log.first_segment_base() && log.write_epochs_now().is_ok()).then_some(start)
+        });
+    }
+
+    fn checkpoint(&self, name: &str, offset: &dyn Fn(&Log) -> Option<Offset>) {
+        let (logs, futures) = (self.logs(), self.future_logs());
+        for Directory { directory, .. } in self.online() {
+            let there = logs.iter().chain(&futures);
+            let offsets: BTreeMap<&TopicPartition, Offset> = there
+                .filter(|log| Arc::ptr_eq(log.log_directory(), directory))
+                .filter_map(|log| offset(log).map(|offset| (log.partition(), offset)))
+                .collect();
+            let path = directory.path().join(name);
+            let written = write_offsets(
+                &path,
+                offsets.iter().map(|(partition, offset)| (*partition, *offset)),
+            );
+            if let Err(fault) = written.context("write", path) {
+                directory_fault(directory, fault);
+            }
+        }
+    }
+
+    /// Ends all logs: everything is written and synced, and a directory where that worked is marked as clean.
+    /// Nothing may be asked of the logs afterwards.
+    pub fn close(&self) {
+        let logs: Vec<Arc<Log>> = self.logs().into_iter().chain(self.future_logs()).collect();
+        let dirty: Vec<&Arc<Log>> = logs.iter().filter(|log| log.is_dirty()).collect();
+        let sync_each = dirty.len() <= SYNC_EACH_MAX;
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(Vec::new());
+        let work = || {
+            while let Some(log) = dirty.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = log.close(sync_each) {
+                    tracing::error!(partition = %log.partition(), %error, "could not close a log");
+                    failed.lock().push(log.log_directory().clone());
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.options.threads.clamp(1, dirty.len().max(1)) {
+                scope.spawn(work);
+            }
+        });
+        if !sync_each {
+            self.sync_file_systems();
+        }
+        for log in &logs {
+            log.abandon(&mut log.writer.lock());
+        }
+        self.checkpoint_recovery_points();
+        self.checkpoint_log_starts();
+        self.checkpoint_high_watermarks();
+        let failed = failed.into_inner();
+        for Directory { directory, lock, .. } in self.online() {
+            let path = directory.path();
+            let is_clean = !failed.iter().any(|failed| Arc::ptr_eq(failed, directory));
+            if is_clean && let Err(error) = mark_clean_shutdown(path) {
+                tracing::error!(directory = %path.display(), %error, "could not mark the clean stop");
+            }
+            if let Some(lock) = lock.lock().take()
+                && let Err(error) = lock.release()
+            {
+                tracing::warn!(directory = %path.display(), %error, "could not remove the lock");
+            }
+        }
+    }
+}
+
+/// A thread that calls `maintain` until it is stopped.
+pub struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the thread.
+    pub fn start(manager: Arc<LogManager>) -> std::io::Result<Background> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let seen = stop.clone();
+        let run = move || {
+            let (stopped, wake) = &*seen;
+            loop {
+                manager.maintain(clock::wall_clock());
+                let mut stopped = stopped.lock();
+                if !*stopped {
+                    wake.wait_for(&mut stopped, TURN);
+                }
+                if *stopped {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("log-maintenance".to_owned()).spawn(run)?;
+        Ok(Background { stop, thread: Some(thread) })
+    }
+
+    /// Stops the thread, after what it is doing now.
+    pub fn stop(mut self) {
+        self.stop_and_join();
+    }
+
+    fn stop_and_join(&mut self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by its own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop_and_join();
+    }
+}
