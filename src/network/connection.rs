@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use kafka_protocol::protocol::StrBytes;
-use metadata::broker::SecurityProtocol;
+use common::security_protocol::SecurityProtocol;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

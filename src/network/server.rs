@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use metadata::broker::SecurityProtocol;
+use common::security_protocol::SecurityProtocol;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};

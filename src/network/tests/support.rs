@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use metadata::broker::SecurityProtocol;
+use common::security_protocol::SecurityProtocol;
 use parking_lot::Mutex;
 use protocol::api::Api;
 use protocol::frame;
