@@ -1,0 +1,265 @@
+//! Carries out a plan's writes: many in one `multi`, each `multi` under the check that this controller
+//! is still the one.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use controller::{
+    plan::{Outcome, Write},
+    states::Leadership,
+};
+use zk::{
+    documents::{
+        partition_state::{LeaderRecoveryState, PartitionStateDocument},
+        topic::TopicDocument,
+    },
+    election::Fence,
+    paths,
+    store::{Expected, Op, OpResult, Watch, ZkError, ZkStore, ZkVersion},
+};
+
+use super::reads::to_document;
+
+/// Bytes of one `multi`: half of what a ZooKeeper server takes unless told otherwise.
+const MULTI_BYTES_MAX: usize = 512 * 1024;
+/// Steps of one `multi`: ZooKeeper takes them in one go, and others wait.
+const MULTI_STEPS_MAX: usize = 1000;
+/// How often the znodes of a topic are listed again when something still hangs on to them.
+const DELETE_ATTEMPTS_MAX: usize = 5;
+
+/// Why a commit ended early.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommitError {
+    /// Another controller has been elected: nothing more was written.
+    #[error("another controller has been elected")]
+    Moved,
+    /// ZooKeeper does not do it; the session has ended, as a rule.
+    #[error("write to ZooKeeper")]
+    ZooKeeper(#[from] ZkError),
+}
+
+/// A step, and the write that it belongs to; a shared parent belongs to none.
+struct Step {
+    write: Option<usize>,
+    op: Op,
+}
+
+/// Makes the writes. A write whose outcome is not known counts as a conflict: it is read again.
+pub(super) async fn commit(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    writes: &[Write],
+) -> Result<Vec<Outcome>, CommitError> {
+    let mut outcomes = vec![Outcome::Conflict; writes.len()];
+    let mut parents = BTreeSet::new();
+    let mut batch: Vec<Step> = Vec::new();
+    let mut size = 0;
+    for (index, write) in writes.iter().enumerate() {
+        if let Write::DeleteTopic { name, partitions } = write {
+            send(zk, fence, std::mem::take(&mut batch), &mut outcomes).await?;
+            (size, parents) = (0, BTreeSet::new());
+            outcomes[index] = delete_topic(zk, fence, name, partitions.iter()).await?;
+            continue;
+        }
+        let steps = steps(index, write, &mut parents);
+        let more: usize = steps.iter().map(|step| step.op.size()).sum();
+        let full = size + more > MULTI_BYTES_MAX || batch.len() + steps.len() > MULTI_STEPS_MAX;
+        if full && !batch.is_empty() {
+            send(zk, fence, std::mem::take(&mut batch), &mut outcomes).await?;
+            size = 0;
+        }
+        size += more;
+        batch.extend(steps);
+    }
+    send(zk, fence, batch, &mut outcomes).await?;
+    Ok(outcomes)
+}
+
+fn steps(index: usize, write: &Write, parents: &mut BTreeSet<String>) -> Vec<Step> {
+    let own = |op: Op| Step { write: Some(index), op };
+    match write {
+        Write::CreateLeadership { partition, leadership } => {
+            let (topic, number) = (&partition.topic, partition.partition);
+            let mut steps = Vec::new();
+            for parent in [paths::partitions(topic), paths::partition(topic, number)] {
+                if parents.insert(parent.clone()) {
+                    steps.push(Step { write: None, op: Op::create(parent, []) });
+                }
+            }
+            let path = paths::partition_state(topic, number);
+            steps.push(own(Op::create(path, state(leadership))));
+            steps
+        }
+        Write::SetLeadership { partition, leadership, expected } => {
+            let path = paths::partition_state(&partition.topic, partition.partition);
+            let expected = Expected::Version(ZkVersion(expected.0));
+            vec![own(Op::set(path, state(leadership), expected))]
+        }
+        Write::SetTopic { name, id, partitions, expected } => {
+            let document = TopicDocument {
+                topic_id: *id,
+                partitions: partitions
+                    .iter()
+                    .map(|(index, assignment)| (*index, to_document(assignment)))
+                    .collect(),
+            };
+            let expected = Expected::Version(ZkVersion(*expected));
+            vec![own(Op::set(paths::topic(name), document.to_bytes(), expected))]
+        }
+        Write::ForgetDeletion { name } => {
+            vec![own(Op::delete(paths::delete_topic(name), Expected::Any))]
+        }
+        Write::DeleteTopic { .. } => Vec::new(),
+    }
+}
+
+fn state(leadership: &Leadership) -> Vec<u8> {
+    let recovering = leadership.recovering;
+    PartitionStateDocument {
+        leader: leadership.leader,
+        leader_epoch: leadership.leader_epoch,
+        controller_epoch: leadership.controller_epoch,
+        isr: leadership.isr.clone(),
+        leader_recovery_state: if recovering {
+            LeaderRecoveryState::Recovering
+        } else {
+            LeaderRecoveryState::Recovered
+        },
+    }
+    .to_bytes()
+}
+
+/// Sends the steps as one `multi`; again without the culprit, as long as there is one.
+async fn send(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    mut batch: Vec<Step>,
+    outcomes: &mut [Outcome],
+) -> Result<(), CommitError> {
+    while batch.iter().any(|step| step.write.is_some()) {
+        let ops = std::iter::once(fence.check()).chain(batch.iter().map(|step| step.op.clone()));
+        match zk.multi(ops.collect()).await {
+            Ok(results) => {
+                for (step, result) in batch.iter().zip(results.into_iter().skip(1)) {
+                    let version = match result {
+                        OpResult::Set(stat) => stat.version.0,
+                        OpResult::Created(_) | OpResult::Checked | OpResult::Deleted => 0,
+                    };
+                    if let Some(write) = step.write {
+                        outcomes[write] = Outcome::Done { version };
+                    }
+                }
+                return Ok(());
+            }
+            Err(ZkError::Multi { index: 0, .. }) => return Err(CommitError::Moved),
+            Err(ZkError::Multi { index, reason }) if reason.is_conflict() => {
+                drop_culprit(&mut batch, index - 1, &reason, outcomes);
+            }
+            // It was written, or not: the outcomes say conflict, so all of it is read again.
+            Err(ZkError::MayHaveHappened { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn drop_culprit(
+    batch: &mut Vec<Step>,
+    at: usize,
+    reason: &ZkError,
+    outcomes: &mut [Outcome],
+) {
+    let exists = matches!(reason, ZkError::NodeExists { .. });
+    let missing = matches!(reason, ZkError::NoNode { .. });
+    let Some(culprit) = batch.get(at) else { return batch.clear() };
+    match culprit.write {
+        // A parent that is there already is as good.
+        None if exists => {
+            batch.remove(at);
+        }
+        // Its topic is gone, and so is all below.
+        None => {
+            let gone = culprit.op.path().to_owned();
+            let is_below = |path: &str| {
+                path.strip_prefix(&gone).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            batch.retain(|step| !is_below(step.op.path()));
+        }
+        Some(write) => {
+            if missing && matches!(culprit.op, Op::Delete { .. }) {
+                outcomes[write] = Outcome::Done { version: 0 };
+            }
+            batch.retain(|step| step.write != Some(write));
+        }
+    }
+}
+
+/// Deletes a topic's znodes, children first, then its configs, then its mark. First as the controller
+/// knows them, at one stroke; where something is missing or left over, as they are listed.
+async fn delete_topic<'a>(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    name: &str,
+    partitions: impl Iterator<Item = (&'a i32, &'a bool)>,
+) -> Result<Outcome, CommitError> {
+    let mut doomed = VecDeque::new();
+    let mut any = false;
+    for (index, _) in partitions.filter(|(_, has_state)| **has_state) {
+        doomed.push_back(paths::partition_state(name, *index));
+        doomed.push_back(paths::partition(name, *index));
+        any = true;
+    }
+    if any {
+        doomed.push_back(paths::partitions(name));
+    }
+    for _ in 0..DELETE_ATTEMPTS_MAX {
+        doomed.extend([paths::topic(name), paths::topic_config(name), paths::delete_topic(name)]);
+        match delete_all(zk, fence, doomed).await {
+            Ok(()) => return Ok(Outcome::Done { version: 0 }),
+            Err(CommitError::ZooKeeper(ZkError::MayHaveHappened { .. })) => {}
+            Err(CommitError::ZooKeeper(error)) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+        doomed = below(zk, &paths::topic(name)).await?;
+    }
+    Ok(Outcome::Conflict)
+}
+
+/// Everything below a node, children first.
+async fn below(zk: &dyn ZkStore, path: &str) -> Result<VecDeque<String>, ZkError> {
+    let mut found = VecDeque::new();
+    let mut open = vec![path.to_owned()];
+    while let Some(parent) = open.pop() {
+        for name in zk.children(&parent, Watch::No).await? {
+            let child = format!("{parent}/{name}");
+            found.push_front(child.clone());
+            open.push(child);
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes the nodes in this order; one that is missing is passed over.
+async fn delete_all(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    mut doomed: VecDeque<String>,
+) -> Result<(), CommitError> {
+    while !doomed.is_empty() {
+        let count = doomed.len().min(MULTI_STEPS_MAX);
+        let deletes = doomed.iter().take(count);
+        let deletes = deletes.map(|path| Op::delete(path, Expected::Any));
+        match zk.multi(std::iter::once(fence.check()).chain(deletes).collect()).await {
+            Ok(_) => {
+                doomed.drain(..count);
+            }
+            Err(ZkError::Multi { index: 0, .. }) => return Err(CommitError::Moved),
+            Err(ZkError::Multi { index, reason })
+                if matches!(*reason, ZkError::NoNode { .. }) =>
+            {
+                doomed.remove(index - 1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! What the controller reads of ZooKeeper, each time with a watch for the next change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::{
+    ids::{BrokerEpoch, BrokerId, PartitionEpoch},
+    topic::TopicPartition,
+};
+use controller::{
+    assignment::Assignment,
+    change::TopicRead,
+    states::Leadership,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use metadata::broker::Broker;
+use tracing::{error, warn};
+use zk::{
+    documents::{
+        admin, broker::BrokerDocument, notification,
+        partition_state::{LeaderRecoveryState, PartitionStateDocument},
+        topic::{self, TopicDocument},
+    },
+    paths,
+    store::{Node, Watch, ZkError, ZkStore},
+};
+
+/// Reads under way at once; the store has a limit of its own for what is on the wire.
+const READS_MAX: usize = 128;
+
+/// Reads many nodes, in the order of the paths.
+async fn get_all(
+    zk: &dyn ZkStore,
+    paths: Vec<String>,
+    watch: Watch,
+) -> Result<Vec<Option<Node>>, ZkError> {
+    let read = |path: String| async move { zk.get(&path, watch).await };
+    stream::iter(paths.into_iter().map(read)).buffered(READS_MAX).try_collect().await
+}
+
+/// All registered brokers. One whose document cannot be read counts as not registered.
+pub(super) async fn brokers(zk: &dyn ZkStore) -> Result<Vec<Arc<Broker>>, ZkError> {
+    let names = zk.children(paths::BROKER_IDS, Watch::Yes).await?;
+    let mut ids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    ids.sort_unstable();
+    let nodes =
+        get_all(zk, ids.iter().map(|id| paths::broker_id(*id)).collect(), Watch::Yes).await?;
+    let mut brokers = Vec::new();
+    for (id, node) in ids.into_iter().zip(nodes) {
+        let Some(node) = node else { continue };
+        match BrokerDocument::parse(BrokerId(id), &node.data) {
+            Ok(document) => {
+                let epoch = BrokerEpoch(node.stat.czxid);
+                brokers.push(Arc::new(document.broker(BrokerId(id), epoch)));
+            }
+            Err(error) => error!(%error, broker = id, "a broker's registration cannot be read"),
+        }
+    }
+    Ok(brokers)
+}
+
+/// The children of a node whose names stand for topics.
+pub(super) async fn names(zk: &dyn ZkStore, path: &str) -> Result<BTreeSet<Arc<str>>, ZkError> {
+    Ok(zk.children(path, Watch::Yes).await?.into_iter().map(Arc::from).collect())
+}
+
+/// Topics with the states of those partitions that are not known yet. Topics that vanished meanwhile,
+/// or cannot be read, are left out.
+pub(super) async fn topics(
+    zk: &dyn ZkStore,
+    names: Vec<Arc<str>>,
+    knows: &(dyn Fn(&str, i32) -> bool + Sync),
+) -> Result<Vec<TopicRead>, ZkError> {
+    let nodes =
+        get_all(zk, names.iter().map(|name| paths::topic(name)).collect(), Watch::Yes).await?;
+    let mut topics = Vec::new();
+    let mut wanted = Vec::new();
+    for (name, node) in names.into_iter().zip(nodes) {
+        let Some(node) = node else { continue };
+        let Some(read) = parse_topic(name, &node) else { continue };
+        for &index in read.partitions.keys() {
+            if !knows(&read.name, index) {
+                wanted.push((topics.len(), index));
+            }
+        }
+        topics.push(read);
+    }
+    let state_path =
+        |(at, index): &(usize, i32)| paths::partition_state(&topics[*at].name, *index);
+    let states = get_all(zk, wanted.iter().map(state_path).collect(), Watch::No).await?;
+    for ((at, index), node) in wanted.into_iter().zip(states) {
+        let read: &mut TopicRead = &mut topics[at];
+        let leadership = node.and_then(|node| parse_state(&read.name, index, &node));
+        read.leaderships.insert(index, leadership);
+    }
+    Ok(topics)
+}
+
+fn parse_topic(name: Arc<str>, node: &Node) -> Option<TopicRead> {
+    match TopicDocument::parse(&name, &node.data) {
+        Ok(document) => {
+            let partitions = document.partitions.into_iter();
+            Some(TopicRead {
+                name,
+                version: node.stat.version.0,
+                id: document.topic_id,
+                partitions: partitions.map(|(index, one)| (index, from_document(one))).collect(),
+                leaderships: BTreeMap::new(),
+            })
+        }
+        Err(error) => {
+            error!(%error, topic = &*name, "a topic cannot be read");
+            None
+        }
+    }
+}
+
+fn parse_state(topic: &str, index: i32, node: &Node) -> Option<Leadership> {
+    match PartitionStateDocument::parse(topic, index, &node.data) {
+        Ok(document) => Some(Leadership {
+            leader: document.leader,
+            leader_epoch: document.leader_epoch,
+            recovering: document.leader_recovery_state == LeaderRecoveryState::Recovering,
+            isr: document.isr,
+            controller_epoch: document.controller_epoch,
+            partition_epoch: PartitionEpoch(node.stat.version.0),
+        }),
+        Err(error) => {
+            error!(%error, topic, partition = index, "a partition's state cannot be read");
+            None
+        }
+    }
+}
+
+/// The assignment as the document has it.
+pub(super) fn from_document(document: topic::Assignment) -> Assignment {
+    let topic::Assignment { replicas, adding, removing } = document;
+    Assignment { replicas, adding, removing }
+}
+
+/// The document of an assignment.
+pub(super) fn to_document(assignment: &Assignment) -> topic::Assignment {
+    let Assignment { replicas, adding, removing } = assignment.clone();
+    topic::Assignment { replicas, adding, removing }
+}
+
+/// Brokers that told of a lost log directory, and the paths that say so.
+pub(super) async fn log_dir_events(
+    zk: &dyn ZkStore,
+) -> Result<(BTreeSet<BrokerId>, Vec<String>), ZkError> {
+    let (mut brokers, mut paths) = (BTreeSet::new(), Vec::new());
+    for name in zk.children(paths::LOG_DIR_EVENTS, Watch::Yes).await? {
+        paths.push(format!("{}/{name}", paths::LOG_DIR_EVENTS));
+    }
+    for (path, node) in paths.iter().zip(get_all(zk, paths.clone(), Watch::No).await?) {
+        let Some(node) = node else { continue };
+        match notification::parse_log_dir_event(path, &node.data) {
+            Ok(broker) => {
+                brokers.insert(broker);
+            }
+            Err(error) => warn!(%error, "a notice of a lost log directory cannot be read"),
+        }
+    }
+    Ok((brokers, paths))
+}
+
+/// Partitions that an old tool wants led by their first replica; none where there is no such order.
+pub(super) async fn preferred_elections(
+    zk: &dyn ZkStore,
+) -> Result<Option<BTreeSet<TopicPartition>>, ZkError> {
+    let path = paths::PREFERRED_REPLICA_ELECTION;
+    let Some(node) = zk.get(path, Watch::Yes).await? else { return Ok(None) };
+    Ok(Some(admin::parse_partitions(path, &node.data).unwrap_or_else(|error| {
+        warn!(%error, "an order for preferred elections cannot be read");
+        BTreeSet::new()
+    })))
+}
