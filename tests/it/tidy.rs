@@ -17,7 +17,7 @@ const PERMITTED: &[(Layer, &str, &[&str])] = &[
     (Layer::Decisions, "controller", &["common", "metadata"]),
     (Layer::Hands, "storage", &["common", "record"]),
     (Layer::Hands, "zk", &["common", "metadata"]),
-    (Layer::Hands, "network", &["common", "metadata", "protocol"]),
+    (Layer::Hands, "network", &["common", "protocol"]),
     (Layer::Hands, "replication", &["common", "metadata", "partition", "record", "storage"]),
     (
         Layer::Edges,
