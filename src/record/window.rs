@@ -25,7 +25,7 @@ pub(crate) struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { bytes: Vec::new(), inflate: None, zstd: None }) };
 }
 
 /// Bytes between the ones that were read and the ones that are still to come.
@@ -81,7 +81,7 @@ enum Decoder<'a> {
 pub(crate) struct Stream<'a> {
     decoder: Decoder<'a>,
     window: Window,
-    scratch: Box<Scratch>,
+    scratch: Scratch,
     cap: usize,
     produced: usize,
     ended: bool,
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
         input: &'a [u8],
         cap: usize,
     ) -> Result<Stream<'a>, DecompressError> {
-        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let mut scratch = SCRATCH.take();
         let decoder = match codec {
             Codec::None => return Err(DecompressError::NotCompressed),
             Codec::Gzip => Decoder::Gzip(GzipDecoder::new(input, &mut scratch)),
@@ -187,6 +187,6 @@ impl Drop for Stream<'_> {
         if bytes.len() <= KEPT_BYTES_MAX {
             self.scratch.bytes = bytes;
         }
-        SCRATCH.set(Some(std::mem::take(&mut self.scratch)));
+        SCRATCH.set(std::mem::take(&mut self.scratch));
     }
 }
