@@ -35,6 +35,8 @@ pub mod shared;
 pub mod transaction_index;
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod log_manager_tests;
 #[cfg(test)]
 mod log_tests;
