@@ -14,6 +14,7 @@ mod logging;
 mod options;
 mod topics;
 mod zookeeper_server;
+mod zookeeper_shell;
 
 use console::{Halt, complain};
 
@@ -53,6 +54,7 @@ fn command(class: &str) -> Option<Command> {
             console_producer::run
         }
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
+        "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka" => zookeeper_shell::run,
         "org.apache.zookeeper.server.quorum.QuorumPeerMain" => zookeeper_server::run,
         _ => return None,
     })

@@ -18,18 +18,18 @@ pub(crate) fn digest_id(user_and_password: &[u8]) -> String {
     format!("{}:{}", String::from_utf8_lossy(user), STANDARD.encode(hash.as_ref()))
 }
 
-/// What an auth packet makes of the client; `None` when the scheme is not ours.
+/// What an auth packet makes of the client; `None` when the scheme is not ours, or says nothing.
 ///
 /// `super_digest` is the digest id that makes a super user.
 pub(crate) fn authenticate(
     scheme: &str,
-    auth: &[u8],
+    auth: Option<&[u8]>,
     address: IpAddr,
     super_digest: Option<&str>,
 ) -> Option<Vec<Id>> {
     match scheme {
         "digest" => {
-            let id = digest_id(auth);
+            let id = digest_id(auth?);
             let mut ids = Vec::new();
             if super_digest == Some(id.as_str()) {
                 ids.push(Id::new("super", ""));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn auth_stands_for_the_clients_own_ids() {
-        let client = authenticate("digest", b"u:p", HOME, None).unwrap();
+        let client = authenticate("digest", Some(b"u:p"), HOME, None).unwrap();
         let resolved = resolve(&[acl(perms::ALL, "auth", "")], &client).unwrap();
         assert_eq!(resolved, [acl(perms::ALL, "digest", &digest_id(b"u:p"))]);
         assert_eq!(check(&resolved, perms::READ, &client), Ok(()));
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn the_super_user_may_do_everything() {
         let id = digest_id(b"super:secret");
-        let client = authenticate("digest", b"super:secret", HOME, Some(&id)).unwrap();
+        let client = authenticate("digest", Some(b"super:secret"), HOME, Some(&id)).unwrap();
         assert_eq!(check(&[acl(0, "digest", "x:y")], perms::ADMIN, &client), Ok(()));
-        let other = authenticate("digest", b"super:guess", HOME, Some(&id)).unwrap();
+        let other = authenticate("digest", Some(b"super:guess"), HOME, Some(&id)).unwrap();
         assert_eq!(check(&[acl(0, "digest", "x:y")], perms::ADMIN, &other), Err(Refusal::NoAuth));
     }
 }

@@ -482,11 +482,11 @@ impl Client {
     }
 
     /// Adds an id, such as `digest` with `user:password`.
-    pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Result<(), ClientError> {
+    pub fn add_auth(&self, scheme: &str, auth: Option<&[u8]>) -> Result<(), ClientError> {
         self.call_as(xid::AUTH, op::AUTH, |out| {
             out.int(0);
             out.text(scheme);
-            out.buffer(Some(auth));
+            out.buffer(auth);
         })?;
         Ok(())
     }

@@ -284,7 +284,7 @@ impl Core {
             let _type = reader.int()?;
             Ok::<_, crate::jute::JuteError>((
                 reader.string()?.unwrap_or_default(),
-                reader.buffer()?.unwrap_or_default(),
+                reader.buffer()?,
             ))
         };
         let super_digest = self.settings.super_digest.as_deref();

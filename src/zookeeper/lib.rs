@@ -11,6 +11,7 @@ pub mod config;
 pub mod data;
 pub mod date;
 pub mod server;
+pub mod untrusted;
 
 mod auth;
 mod connection;
