@@ -21,6 +21,7 @@ use controller::{
         check_existing, may_collide, place_partitions, place_topic,
     },
 };
+use futures_util::{StreamExt, stream};
 use metadata::{placement::Start, snapshot::ClusterSnapshot};
 use rand::Rng;
 use tracing::info;
@@ -38,6 +39,8 @@ use super::{
     reads::{from_document, to_document},
 };
 
+/// Topics of one request that are written at the same time.
+const TOPICS_AT_ONCE_MAX: usize = 32;
 /// How often a write is tried again when another one was quicker.
 const ATTEMPTS_MAX: usize = 10;
 
@@ -61,6 +64,17 @@ pub struct TopicResult {
     pub topic_id: Option<Uuid>,
     /// What it looks like; none with an error.
     pub created: Option<Created>,
+}
+
+impl TopicResult {
+    fn of(name: String, result: Result<(Option<Uuid>, Created), ApiError>) -> TopicResult {
+        match result {
+            Ok((topic_id, created)) => {
+                TopicResult { name, error: None, topic_id, created: Some(created) }
+            }
+            Err(error) => TopicResult { name, error: Some(error), topic_id: None, created: None },
+        }
+    }
 }
 
 /// A topic that was created, or could have been.
@@ -112,39 +126,43 @@ impl ControllerHandle {
         for topic in &topics {
             *counts.entry(topic.name.clone()).or_default() += 1;
         }
-        let mut results = Vec::new();
-        for topic in &topics {
-            let refused = if !active {
-                Some(ApiError::code(ErrorCode::NotController))
-            } else if topic.name == CLUSTER_METADATA_TOPIC {
+        let refused = |topic: &NewTopic| {
+            if !active {
+                return Err(ApiError::code(ErrorCode::NotController));
+            }
+            if topic.name == CLUSTER_METADATA_TOPIC {
                 let message =
                     format!("Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.");
-                Some(ApiError::new(ErrorCode::InvalidRequest, message))
-            } else if counts.get(&topic.name).is_some_and(|count| *count > 1) {
+                return Err(ApiError::new(ErrorCode::InvalidRequest, message));
+            }
+            if counts.get(&topic.name).is_some_and(|count| *count > 1) {
                 let message = "Found multiple entries for this topic.";
-                Some(ApiError::new(ErrorCode::InvalidRequest, message))
-            } else {
-                None
-            };
-            let result = match refused {
-                Some(error) => Err(error),
-                None => self.create_topic(topic, request.validate_only).await,
-            };
-            results.push(match result {
-                Ok((topic_id, created)) => TopicResult {
-                    name: topic.name.clone(),
-                    error: None,
-                    topic_id,
-                    created: Some(created),
-                },
-                Err(error) => TopicResult {
-                    name: topic.name.clone(),
-                    error: Some(error),
-                    topic_id: None,
-                    created: None,
-                },
-            });
+                return Err(ApiError::new(ErrorCode::InvalidRequest, message));
+            }
+            Ok(())
+        };
+        let (refused, validate_only) = (&refused, request.validate_only);
+        let create = |(index, topic): (usize, &NewTopic)| {
+            let topic = topic.clone();
+            async move {
+                let result = match refused(&topic) {
+                    Ok(()) => self.create_topic(&topic, validate_only).await,
+                    Err(error) => Err(error),
+                };
+                (index, TopicResult::of(topic.name, result))
+            }
+        };
+        // Names of one request may collide with each other; such are created one after another.
+        let (alone, together): (Vec<_>, Vec<_>) =
+            topics.iter().enumerate().partition(|(_, topic)| may_collide(&topic.name));
+        let together = together.into_iter().map(create);
+        let mut results: BTreeMap<usize, TopicResult> =
+            stream::iter(together).buffer_unordered(TOPICS_AT_ONCE_MAX).collect().await;
+        for topic in alone {
+            let (index, result) = create(topic).await;
+            results.insert(index, result);
         }
+        let mut results: Vec<TopicResult> = results.into_values().collect();
         if !request.validate_only {
             self.wait_for_creation(&mut results, request.timeout_ms).await;
         }
@@ -429,18 +447,21 @@ impl ControllerHandle {
             return Err(ErrorCode::InvalidRequest);
         }
         let cluster = self.inner.metadata.snapshot();
-        let mut results = Vec::new();
-        for DeleteTopic { name, id } in topics {
+        let mark = |DeleteTopic { name, id }: DeleteTopic| {
             let by_id = || cluster.topic_by_id(id?).map(|topic| topic.name.to_string());
-            let (unresolved, name) = (id.is_some(), name.or_else(by_id));
-            let error = match &name {
-                None if unresolved => ErrorCode::UnknownTopicId,
-                None => ErrorCode::UnknownTopicOrPartition,
-                Some(name) if cluster.topic(name).is_none() => ErrorCode::UnknownTopicOrPartition,
-                Some(name) => self.mark_for_deletion(name).await,
-            };
-            results.push(DeleteResult { name, id, error });
-        }
+            let name = name.or_else(by_id);
+            let known = name.as_deref().is_some_and(|name| cluster.topic(name).is_some());
+            async move {
+                let error = match &name {
+                    None if id.is_some() => ErrorCode::UnknownTopicId,
+                    Some(name) if known => self.mark_for_deletion(name).await,
+                    _ => ErrorCode::UnknownTopicOrPartition,
+                };
+                DeleteResult { name, id, error }
+            }
+        };
+        let marked = stream::iter(topics.into_iter().map(mark)).buffered(TOPICS_AT_ONCE_MAX);
+        let mut results: Vec<DeleteResult> = marked.collect().await;
         self.wait_for_deletion(&mut results, timeout_ms).await;
         Ok(results)
     }
