@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use common::config::broker::BrokerConfig;
 use common::config::document;
+use common::config::table::{self, Effect};
 use common::config::values::Warning;
 use common::properties::{self, Properties};
 
@@ -156,4 +157,66 @@ fn files_that_kafka_took_are_taken() {
             config.warnings().iter().filter(|w| matches!(w, Warning::UnknownKey(_))).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
     }
+}
+
+/// Every crate's code but for the configs' own.
+fn readers() -> String {
+    let mut code = String::new();
+    let mut waiting = vec![root().join("src")];
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() && !path.ends_with("common/config") {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    code
+}
+
+/// Fields that carry a key under another name.
+fn other_names(key: &str) -> &'static [&'static str] {
+    match key {
+        "node.id" => &["broker_id"],
+        "log.dir" => &["log_dirs"],
+        "listener.security.protocol.map" => &["listeners"],
+        "security.inter.broker.protocol" => &["inter_broker_listener_name"],
+        "log.roll.hours" => &["segment_ms"],
+        "log.roll.jitter.hours" => &["segment_jitter_ms"],
+        "log.retention.minutes" | "log.retention.hours" => &["retention_ms"],
+        "log.flush.scheduler.interval.ms" => &["flush_ms"],
+        "cleanup.policy" => &["compact"],
+        "message.timestamp.type" => &["is_log_append_time"],
+        "message.timestamp.difference.max.ms" => &["message_timestamp_before_max_ms"],
+        "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {
+            &["compression_level"]
+        }
+        _ => &[],
+    }
+}
+
+/// Keys whose whole effect is that a start is refused.
+const CHECKED_ONLY: &[&str] = &["group.coordinator.rebalance.protocols"];
+
+#[test]
+fn keys_that_work_are_read_by_somebody() {
+    let code = readers();
+    let is_read = |key: &str| {
+        let own = key.replace('.', "_");
+        let names = other_names(key).iter().copied().chain([own.as_str()]);
+        code.contains(&format!("\"{key}\""))
+            || names.into_iter().any(|name| code.contains(&format!(".{name}")))
+    };
+    // A broker key that topics fall back to is read as the topic's.
+    let topic_of = |key: &str| {
+        table::topic_keys().iter().find(|topic| table::topic_synonym(topic.name) == Some(key))
+    };
+    let unread: Vec<&str> = table::broker_keys()
+        .chain(table::topic_keys())
+        .filter(|key| key.effect == Effect::Works && !CHECKED_ONLY.contains(&key.name))
+        .filter(|key| {
+            !is_read(key.name) && !topic_of(key.name).is_some_and(|topic| is_read(topic.name))
+        })
+        .map(|key| key.name)
+        .collect();
+    assert_eq!(unread, Vec::<&str>::new(), "said to work, and read by nobody");
 }
