@@ -33,9 +33,11 @@ use crate::{
     },
 };
 
-/// Pauses between rounds over all servers, the first and the longest.
+/// Pauses between rounds over all servers, the first and the longest; the longest is also a small part of the session's
+/// time, which begins anew when a server is back.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_AT_MOST: Duration = Duration::from_secs(1);
+const RETRIES_PER_SESSION: u32 = 10;
 
 /// Owned by the session's thread.
 pub(crate) struct Worker {
@@ -49,6 +51,7 @@ pub(crate) struct Worker {
     requests: mpsc::UnboundedReceiver<Request>,
     stop: watch::Receiver<bool>,
     session: Option<SessionInfo>,
+    has_served: bool,
     /// Watches that ZooKeeper may still hold, or has fired and we are to hear of.
     armed: Arc<Mutex<HashSet<Dirty>>>,
 }
@@ -82,6 +85,7 @@ impl Worker {
             requests,
             stop,
             session: None,
+            has_served: false,
             armed,
         }
     }
@@ -105,10 +109,23 @@ impl Worker {
         self.shared.hub.set_session(SessionState::Closed);
     }
 
+    /// One connection. When it returns, its runtime goes, and only that makes it safe to drop the client: with a runtime
+    /// that goes on, the library would end the session.
     async fn connection(&mut self) -> Next {
-        match self.connect().await {
-            Some(client) => self.serve(client).await,
-            None => Next::Stop,
+        let Some(client) = self.connect().await else { return Next::Stop };
+        let mut stop = self.stop.clone();
+        let prepared = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            prepared = self.prepare(&client) => prepared,
+        };
+        match prepared {
+            Ok(()) => self.serve(client).await,
+            Err(error) => {
+                debug!(%error, "cannot prepare the ZooKeeper session");
+                sleep(RETRY_FIRST).await;
+                if self.shared.fault.lock().is_some() { Next::Stop } else { Next::Connect }
+            }
         }
     }
 
@@ -135,19 +152,17 @@ impl Worker {
                 }
                 Err(error) => debug!(%error, hosts = %self.hosts, "cannot reach ZooKeeper"),
             }
-            if self.shared.fault.lock().is_some() {
-                return None;
-            }
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return None,
                 () = sleep(pause) => {}
             }
-            pause = RETRY_AT_MOST.min(pause * 2);
+            pause =
+                RETRY_AT_MOST.min(pause * 2).min(self.config.session_timeout / RETRIES_PER_SESSION);
         }
     }
 
-    async fn try_connect(&mut self) -> Result<Client, Error> {
+    async fn try_connect(&self) -> Result<Client, Error> {
         let mut connector = Client::connector()
             .with_session_timeout(self.config.session_timeout)
             .with_fail_eagerly();
@@ -158,27 +173,32 @@ impl Worker {
             connector = connector.with_sasl(sasl.clone());
         }
         // Names are resolved here, at each connection.
-        let client = match &self.tls {
-            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.hosts).await?,
-            None => connector.connect(&self.hosts).await?,
-        };
-        self.session = Some(client.session().clone());
-        let Some(chroot) = &self.chroot else { return Ok(client) };
-        if !self.chroot_is_there {
-            let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-            match client.mkdir(chroot, &options).await {
-                Ok(()) => self.chroot_is_there = true,
-                Err(error @ (Error::NoAuth | Error::InvalidAcl | Error::QuotaExceeded)) => {
-                    let path = chroot.clone();
-                    let fault = ConnectError::Chroot { path, source: error.clone() };
-                    *self.shared.fault.lock() = Some(fault);
-                    return Err(error);
-                }
-                Err(error) => return Err(error),
-            }
+        match &self.tls {
+            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.hosts).await,
+            None => connector.connect(&self.hosts).await,
         }
-        // It was checked when the connect string was.
-        client.chroot(chroot.clone()).map_err(|_| Error::BadArguments(&"chroot"))
+    }
+
+    /// What comes before any request: nothing older than what was seen is read, and the chroot is there.
+    async fn prepare(&mut self, client: &Client) -> Result<(), Error> {
+        if self.has_served {
+            // The server may lag behind the one before.
+            client.sync("/").await?;
+        }
+        self.has_served = true;
+        self.session = Some(client.session().clone());
+        let Some(chroot) = self.chroot.as_ref().filter(|_| !self.chroot_is_there) else {
+            return Ok(());
+        };
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let made = client.mkdir(chroot, &options).await;
+        if let Err(error @ (Error::NoAuth | Error::InvalidAcl | Error::QuotaExceeded)) = &made {
+            let (path, source) = (chroot.clone(), error.clone());
+            *self.shared.fault.lock() = Some(ConnectError::Chroot { path, source });
+        }
+        made?;
+        self.chroot_is_there = true;
+        Ok(())
     }
 
     /// ZooKeeper has ended the session.
@@ -199,6 +219,10 @@ impl Worker {
 
     async fn serve(&mut self, client: Client) -> Next {
         let session = SessionId(client.session_id().0);
+        let client = match self.chroot.clone() {
+            Some(chroot) => client.chroot(chroot).expect("it was created under this name"),
+            None => client,
+        };
         let mut states = client.state_watcher();
         if client.state() != zookeeper_client::SessionState::SyncConnected {
             return self.lost(session).await;

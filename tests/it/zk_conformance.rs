@@ -25,7 +25,7 @@ use zk::{
         CreateKind, Expected, Op, OpResult, SessionId, Stat, Watch, ZkError, ZkStore, ZkVersion,
     },
 };
-use zookeeper::config::Config;
+use zookeeper::{config::Config, server::Server};
 
 /// Nothing here takes long; a wait that ends by this has failed.
 const AT_MOST: Duration = Duration::from_secs(20);
@@ -40,10 +40,10 @@ async fn the_fake_conforms() {
 #[tokio::test]
 async fn the_standalone_server_conforms() {
     let folder = tempfile::tempdir().unwrap();
-    let server = zookeeper::server::Server::start(Config::for_tests(folder.path())).unwrap();
+    let server = Server::start(Config::for_tests(folder.path())).unwrap();
     conform(&Backend::Server(server.address())).await;
     conform_over_the_network(server.address()).await;
-    server.stop();
+    a_session_outlives_a_restart_of_zookeeper(server, folder.path()).await;
 }
 
 #[tokio::test]
@@ -178,25 +178,41 @@ impl Client {
 /// A TCP proxy whose connections can be cut.
 struct Proxy {
     address: SocketAddr,
-    open: watch::Sender<bool>,
+    open: watch::Sender<Link>,
+}
+
+/// What becomes of connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Open,
+    /// Those there are end, and new ones end at once.
+    Cut,
+    /// Those there are stay without a word; new ones are served.
+    Stalled,
 }
 
 impl Proxy {
     async fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (open, is_open) = watch::channel(true);
+        let (open, is_open) = watch::channel(Link::Open);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let mut is_open = is_open.clone();
-                if !*is_open.borrow_and_update() {
+                if *is_open.borrow_and_update() == Link::Cut {
                     continue;
                 }
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(server).await else { return };
+                    // Small packets go at once, as without a proxy.
+                    let _ = (client.set_nodelay(true), server.set_nodelay(true));
                     tokio::select! {
                         _ = copy_bidirectional(&mut client, &mut server) => {}
                         _ = is_open.changed() => {}
+                    }
+                    if *is_open.borrow_and_update() == Link::Stalled {
+                        // Neither end hears anything, until the proxy ends.
+                        while is_open.changed().await.is_ok() {}
                     }
                 });
             }
@@ -205,11 +221,15 @@ impl Proxy {
     }
 
     fn block(&self) {
-        self.open.send_replace(false);
+        self.open.send_replace(Link::Cut);
+    }
+
+    fn stall(&self) {
+        self.open.send_replace(Link::Stalled);
     }
 
     fn let_through(&self) {
-        self.open.send_replace(true);
+        self.open.send_replace(Link::Open);
     }
 }
 
@@ -559,6 +579,7 @@ async fn conform_over_the_network(server: SocketAddr) {
     a_store_closes_quickly_while_zookeeper_is_away(server).await;
     a_hundred_lost_connections_leave_one_session(server).await;
     reads_wait_for_zookeeper_to_come_back(server).await;
+    a_connection_that_stalls_is_replaced(server).await;
 }
 
 async fn chroots_are_created(server: SocketAddr) {
@@ -634,4 +655,44 @@ async fn reads_wait_for_zookeeper_to_come_back(server: SocketAddr) {
     let read = timeout(AT_MOST, read).await.expect("an answer").unwrap();
     assert!(read.unwrap().is_some());
     store.close().await.unwrap();
+}
+
+async fn a_connection_that_stalls_is_replaced(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
+    let session = store.session();
+    let path = format!("/stall-{}", std::process::id());
+    store.create(&path, b"", CreateKind::Ephemeral).await.unwrap();
+    proxy.stall();
+    let write = store.set(&path, b"1", Expected::Any).await;
+    assert_eq!(write, Err(ZkError::MayHaveHappened { path: path.clone() }));
+    assert!(store.get(&path, Watch::No).await.unwrap().is_some());
+    assert_eq!(store.session(), session);
+    store.close().await.unwrap();
+}
+
+async fn a_session_outlives_a_restart_of_zookeeper(server: Server, folder: &std::path::Path) {
+    let address = server.address();
+    let store = RealStore::connect(config(&address.to_string())).await.unwrap();
+    let session = store.session().session_id();
+    store.create("/restart", b"", CreateKind::Ephemeral).await.unwrap();
+    store.get("/restart", Watch::Yes).await.unwrap();
+    let mut changes = store.changes();
+    changes.take();
+    server.stop();
+    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
+    until(&mut changes, "the loss", away).await;
+    // The outage, and longer than the session has without a server; the server's time stands still, too.
+    tokio::time::sleep(SESSION_TIMEOUT * 3 / 2).await;
+    let again = Config { client_address: address, ..Config::for_tests(folder) };
+    let server = Server::start(again).unwrap();
+    let back = |seen: &Changes| {
+        matches!(seen.session, Some(SessionState::Connected(_))) && seen.node_is_dirty("/restart")
+    };
+    until(&mut changes, "the server", back).await;
+    assert_eq!(store.session().session_id(), session);
+    let node = store.get("/restart", Watch::No).await.unwrap().unwrap();
+    assert_eq!(node.stat.ephemeral_owner, session);
+    store.close().await.unwrap();
+    server.stop();
 }
