@@ -7,6 +7,7 @@ mod clients;
 mod console;
 mod console_consumer;
 mod console_producer;
+mod dump_log;
 mod formatter;
 mod get_offsets;
 mod line_reader;
@@ -53,6 +54,7 @@ fn command(class: &str) -> Option<Command> {
         "kafka.tools.ConsoleProducer" | "org.apache.kafka.tools.ConsoleProducer" => {
             console_producer::run
         }
+        "kafka.tools.DumpLogSegments" => dump_log::run,
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
         "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka" => zookeeper_shell::run,
         "org.apache.zookeeper.server.quorum.QuorumPeerMain" => zookeeper_server::run,
