@@ -6,6 +6,7 @@ use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use proptest::prelude::*;
 
 use super::*;
+use crate::seeded;
 
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 const CAP: usize = 16 * 1024 * 1024;
@@ -41,7 +42,7 @@ fn any_compression() -> impl Strategy<Value = Compression> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(seeded(60))]
 
     #[test]
     fn what_is_compressed_comes_back(

@@ -412,7 +412,3 @@ pub(crate) fn unreadable(error: RecordsError) -> ValidationError {
         error => ValidationError::Invalid(InvalidBatch::Structure(error)),
     }
 }
-
-#[cfg(test)]
-#[path = "validate_tests.rs"]
-mod tests;
