@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tracing::info;
 use zookeeper_client::{SaslOptions, TlsOptions};
@@ -497,6 +498,11 @@ fn has_identity(config: &ZkConfig) -> bool {
 }
 
 fn tls_options(tls: &ZkTls) -> Result<TlsOptions, ConnectError> {
+    // The client library takes the process's choice, and there is none by itself where a program has two.
+    if CryptoProvider::get_default().is_none() {
+        // Someone else may have chosen meanwhile, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
     let mut options = TlsOptions::new().with_pem_ca(&tls.authorities).map_err(ConnectError::Tls)?;
     if let Some((certificate, key)) = &tls.identity {
         options = options.with_pem_identity(certificate, key).map_err(ConnectError::Tls)?;
@@ -533,6 +539,31 @@ mod tests {
         let error = RealStore::connect(config).await.err().unwrap();
         let expected = "Timed out waiting for connection while in state: CONNECTING";
         assert_eq!(error.to_string(), expected);
+    }
+
+    const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----
+MIIBdTCCARugAwIBAgIUe0rsx0oQ1doQmhYKprBm4caCT/QwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjkxOTE2MThaGA8yMTI2MTEwNTE5MTYx
+OFowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAnn
+Z79kwy/OTNf9oDqvjF1Iy9t1T301IUqnp1I8n0R/YIfMvExKHbEDdUlGs/MLZRQM
+j/EtDueuAmsxZea1g6ijUzBRMB0GA1UdDgQWBBQU3F01gT+hywqeFxcoMjWLOx9R
+3jAfBgNVHSMEGDAWgBQU3F01gT+hywqeFxcoMjWLOx9R3jAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0gAMEUCIQCaU0WBOI4HlF2beI4HDlUEDqm3pQNVdHDL
+jBaBoqkaRQIgV4op0EY1Hs31Cu3EKpT9RFDMqr0B7XtuXCeXGF20SvU=
+-----END CERTIFICATE-----
+";
+
+    #[tokio::test]
+    async fn certificates_are_taken_or_refused_before_anything_is_sent() {
+        let mut config = ZkConfig::new("127.0.0.1:1");
+        config.connection_timeout = Duration::from_millis(50);
+        let authorities = AUTHORITY.to_owned();
+        config.tls = Some(ZkTls { authorities, identity: None });
+        let error = RealStore::connect(config.clone()).await.err().unwrap();
+        assert!(matches!(error, ConnectError::TimedOut), "{error}");
+        config.tls = Some(ZkTls { authorities: "nothing".to_owned(), identity: None });
+        let error = RealStore::connect(config).await.err().unwrap();
+        assert!(matches!(error, ConnectError::Tls(_)), "{error}");
     }
 
     #[tokio::test]

@@ -106,7 +106,6 @@ impl Worker {
                 Next::Stop => break,
             }
         }
-        self.shared.hub.set_session(SessionState::Closed);
     }
 
     /// One connection. When it returns, its runtime goes, and only that makes it safe to drop the client: with a runtime
@@ -292,6 +291,13 @@ impl Worker {
             // Nobody waits any more where it fails.
             let _ = request.reply.send(result);
         });
+    }
+}
+
+impl Drop for Worker {
+    /// However the thread ends, nobody waits for it any more.
+    fn drop(&mut self) {
+        self.shared.hub.set_session(SessionState::Closed);
     }
 }
 
