@@ -120,19 +120,20 @@ struct Asked {
 impl Asked {
     fn of(request: &BrokerRequest) -> Asked {
         let mut deleted = Vec::new();
-        let kind = match &request.body {
-            Body::LeaderAndIsr(_) => Kind::Led,
-            Body::UpdateMetadata(_) => Kind::Told,
-            Body::StopReplica(stop) => {
-                for topic in &stop.topics {
-                    let doomed = topic.partitions.iter().filter(|partition| partition.delete);
-                    deleted.extend(doomed.map(|partition| {
-                        TopicPartition::new(topic.name.clone(), partition.index)
-                    }));
+        let kind =
+            match &request.body {
+                Body::LeaderAndIsr(_) => Kind::Led,
+                Body::UpdateMetadata(_) => Kind::Told,
+                Body::StopReplica(stop) => {
+                    for topic in &stop.topics {
+                        let doomed = topic.partitions.iter().filter(|partition| partition.delete);
+                        deleted.extend(doomed.map(|partition| {
+                            TopicPartition::new(topic.name.clone(), partition.index)
+                        }));
+                    }
+                    Kind::Stopped
                 }
-                Kind::Stopped
-            }
-        };
+            };
         Asked { kind, broker: request.broker, broker_epoch: request.broker_epoch, deleted }
     }
 

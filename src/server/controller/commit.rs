@@ -162,12 +162,7 @@ async fn send(
     Ok(())
 }
 
-fn drop_culprit(
-    batch: &mut Vec<Step>,
-    at: usize,
-    reason: &ZkError,
-    outcomes: &mut [Outcome],
-) {
+fn drop_culprit(batch: &mut Vec<Step>, at: usize, reason: &ZkError, outcomes: &mut [Outcome]) {
     let exists = matches!(reason, ZkError::NodeExists { .. });
     let missing = matches!(reason, ZkError::NoNode { .. });
     let Some(culprit) = batch.get(at) else { return batch.clear() };
@@ -180,7 +175,8 @@ fn drop_culprit(
         None => {
             let gone = culprit.op.path().to_owned();
             let is_below = |path: &str| {
-                path.strip_prefix(&gone).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                path.strip_prefix(&gone)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             batch.retain(|step| !is_below(step.op.path()));
         }
@@ -253,9 +249,7 @@ async fn delete_all(
                 doomed.drain(..count);
             }
             Err(ZkError::Multi { index: 0, .. }) => return Err(CommitError::Moved),
-            Err(ZkError::Multi { index, reason })
-                if matches!(*reason, ZkError::NoNode { .. }) =>
-            {
+            Err(ZkError::Multi { index, reason }) if matches!(*reason, ZkError::NoNode { .. }) => {
                 doomed.remove(index - 1);
             }
             Err(error) => return Err(error.into()),

@@ -17,8 +17,7 @@ const CONTROLLER_LOG: &str = "kafka.controller.KafkaController";
 fn wanted(version: MetadataVersion, existing: Option<&FeatureDocument>) -> FeatureDocument {
     // 2.7 brought the znode, 3.3 its second version; both names are in the list of versions.
     let since = |name: &str| MetadataVersion::parse(name).is_some_and(|since| version >= since);
-    let status =
-        if since("2.7-IV0") { FeatureStatus::Enabled } else { FeatureStatus::Disabled };
+    let status = if since("2.7-IV0") { FeatureStatus::Enabled } else { FeatureStatus::Disabled };
     let kept = existing.filter(|document| {
         status == FeatureStatus::Enabled && document.status == FeatureStatus::Enabled
     });

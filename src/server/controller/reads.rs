@@ -9,17 +9,15 @@ use common::{
     ids::{BrokerEpoch, BrokerId, PartitionEpoch},
     topic::TopicPartition,
 };
-use controller::{
-    assignment::Assignment,
-    change::TopicRead,
-    states::Leadership,
-};
+use controller::{assignment::Assignment, change::TopicRead, states::Leadership};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use metadata::broker::Broker;
 use tracing::{error, warn};
 use zk::{
     documents::{
-        admin, broker::BrokerDocument, notification,
+        admin,
+        broker::BrokerDocument,
+        notification,
         partition_state::{LeaderRecoveryState, PartitionStateDocument},
         topic::{self, TopicDocument},
     },
@@ -87,8 +85,7 @@ pub(super) async fn topics(
         }
         topics.push(read);
     }
-    let state_path =
-        |(at, index): &(usize, i32)| paths::partition_state(&topics[*at].name, *index);
+    let state_path = |(at, index): &(usize, i32)| paths::partition_state(&topics[*at].name, *index);
     let states = get_all(zk, wanted.iter().map(state_path).collect(), Watch::No).await?;
     for ((at, index), node) in wanted.into_iter().zip(states) {
         let read: &mut TopicRead = &mut topics[at];

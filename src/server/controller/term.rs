@@ -237,9 +237,9 @@ impl Office<'_> {
             {
                 return Err(Ended::SessionLost);
             }
-            Some(
-                SessionState::Expired(_) | SessionState::Closed | SessionState::Connecting,
-            ) => return Err(Ended::SessionLost),
+            Some(SessionState::Expired(_) | SessionState::Closed | SessionState::Connecting) => {
+                return Err(Ended::SessionLost);
+            }
             _ => {}
         }
         let mut brokers = false;
@@ -294,11 +294,7 @@ impl Office<'_> {
     }
 
     /// Topics whose znodes were not as planned, with the states of all partitions.
-    async fn reread(
-        &self,
-        names: BTreeSet<Arc<str>>,
-        news: &mut Vec<Change>,
-    ) -> Result<(), Ended> {
+    async fn reread(&self, names: BTreeSet<Arc<str>>, news: &mut Vec<Change>) -> Result<(), Ended> {
         if names.is_empty() {
             return Ok(());
         }

@@ -20,10 +20,7 @@ use controller::{
     request::Body,
     topics::{NewPartitions, NewTopic},
 };
-use metadata::{
-    broker::Endpoint,
-    cache::MetadataCache,
-};
+use metadata::{broker::Endpoint, cache::MetadataCache};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -238,10 +235,7 @@ async fn topics_that_may_not_be_are_refused() {
     }
     let cases = [
         (topic("t", 1), "TOPIC_ALREADY_EXISTS Topic 't' already exists."),
-        (
-            topic("a_b", 1),
-            "INVALID_TOPIC_EXCEPTION Topic 'a_b' collides with existing topics: a.b",
-        ),
+        (topic("a_b", 1), "INVALID_TOPIC_EXCEPTION Topic 'a_b' collides with existing topics: a.b"),
         (
             topic("../x", 1),
             "INVALID_TOPIC_EXCEPTION Topic name is invalid: '../x' contains one or more characters \
@@ -342,9 +336,7 @@ async fn topics_to_delete_are_named_in_one_way() {
     let cluster = cluster().await;
     assert_eq!(cluster.create(topic("t", 1)).await, "done");
     let id = cluster.metadata.load().topic("t").unwrap().id;
-    let delete = |name: Option<&str>, id| {
-        vec![DeleteTopic { name: name.map(str::to_owned), id }]
-    };
+    let delete = |name: Option<&str>, id| vec![DeleteTopic { name: name.map(str::to_owned), id }];
     let both = cluster.controller.delete_topics(6, delete(Some("t"), id), 1000).await;
     assert_eq!(both, Err(ErrorCode::InvalidRequest));
     let unknown = Some(common::topic::Uuid(7));
@@ -374,10 +366,7 @@ async fn a_topic_that_a_client_asks_for_is_created() {
     assert_eq!(cluster.controller.auto_create_topic("t").await, ErrorCode::LeaderNotAvailable);
     assert_eq!(cluster.controller.auto_create_topic("t").await, ErrorCode::LeaderNotAvailable);
     cluster.until(|cluster| cluster.leads("t", 2)).await;
-    assert_eq!(
-        cluster.controller.auto_create_topic("a b").await,
-        ErrorCode::InvalidTopicException
-    );
+    assert_eq!(cluster.controller.auto_create_topic("a b").await, ErrorCode::InvalidTopicException);
     // Its replication factor is 3 unless told otherwise.
     assert_eq!(
         cluster.controller.auto_create_topic("__consumer_offsets").await,
@@ -538,9 +527,6 @@ async fn changed_configs_are_written_and_heard_of() {
          Invalid value x for configuration retention.ms: Not a number of type LONG"
     );
     let other = cluster.controller.alter_topic_configs("x", set("a", "b"), false).await;
-    assert_eq!(
-        text(other.err()),
-        "UNKNOWN_TOPIC_OR_PARTITION The topic 'x' does not exist."
-    );
+    assert_eq!(text(other.err()), "UNKNOWN_TOPIC_OR_PARTITION The topic 'x' does not exist.");
     listener.abort();
 }

@@ -33,8 +33,7 @@ use zk::{
 };
 
 use super::{
-    ControllerHandle,
-    fault,
+    ControllerHandle, fault,
     internal_topics::on_demand,
     reads::{from_document, to_document},
 };
