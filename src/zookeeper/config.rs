@@ -9,6 +9,8 @@ use std::time::Duration;
 use common::properties::{self, Properties};
 use thiserror::Error;
 
+use crate::txn_log::Durability;
+
 /// Settings of a server, with the defaults of ZooKeeper.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -28,6 +30,8 @@ pub struct Config {
     pub session_timeout_ms_min: i32,
     /// Bounds of what a client may ask for.
     pub session_timeout_ms_max: i32,
+    /// Whether a reply waits for the disk.
+    pub durability: Durability,
     /// Transactions from one snapshot to the next.
     pub snap_count: u64,
     /// The largest request, in bytes.
@@ -85,7 +89,8 @@ const ENSEMBLE_KEYS: [&str; 17] = [
 ];
 
 impl Config {
-    /// A server for tests: a folder, loopback, a port that the system chooses, short ticks.
+    /// A server for tests: a folder, loopback, a port that the system chooses, short ticks, and a
+    /// log that survives the process but no power cut.
     pub fn for_tests(data_dir: impl Into<PathBuf>) -> Config {
         let data_dir = data_dir.into();
         Config {
@@ -97,6 +102,7 @@ impl Config {
             connections_max: 0,
             session_timeout_ms_min: 100,
             session_timeout_ms_max: 60_000,
+            durability: Durability::Cached,
             snap_count: 100_000,
             jute_buffer_bytes_max: 0xfffff,
             purge_retain_count: 3,
@@ -145,6 +151,10 @@ impl Config {
             connections_max: lines.number("maxCnxns", 0, 0),
             session_timeout_ms_min,
             session_timeout_ms_max,
+            durability: match lines.take("forceSync").as_deref() {
+                Some("no") => Durability::Cached,
+                _ => Durability::Synced,
+            },
             // Apache takes at least 2.
             snap_count: lines.number("snapCount", 100_000, 2),
             jute_buffer_bytes_max: lines.number("jute.maxbuffer", 0xfffff, 1),

@@ -11,6 +11,7 @@ pub mod config;
 pub mod data;
 pub mod date;
 pub mod server;
+pub mod txn_log;
 pub mod untrusted;
 
 mod auth;
@@ -27,7 +28,6 @@ mod store;
 mod traffic;
 mod tree;
 mod txn;
-mod txn_log;
 mod watches;
 mod words;
 

@@ -63,7 +63,7 @@ impl Server {
     /// Loads the data and listens. Comes back when clients can connect.
     pub fn start(config: Config) -> Result<Server, StartError> {
         let begun = clock::now();
-        let store = Store::open(&config.data_dir, &config.data_log_dir)?;
+        let store = Store::open(&config.data_dir, &config.data_log_dir, config.durability)?;
         let loaded = store.load(config.extended_types)?;
         let (listener, address) = listen(config.client_address)
             .map_err(|source| StartError::Listen { address: config.client_address, source })?;
@@ -330,7 +330,7 @@ impl Shared {
 
 /// Brings the log to disk, then lets the replies go.
 fn write_log(shared: &Shared) {
-    let mut writer = LogWriter::new(shared.store.logs.clone());
+    let mut writer = LogWriter::new(shared.store.logs.clone(), shared.store.durability);
     loop {
         let mut state = shared.state.lock();
         while !state.core.has_log() && !shared.stop.is_cancelled() {
@@ -373,7 +373,7 @@ fn write_log(shared: &Shared) {
 
 /// Writes snapshots when they are due, and purges old files.
 fn keep_house(shared: &Shared) {
-    let interval = shared.config.purge_interval;
+    let (store, interval) = (&shared.store, shared.config.purge_interval);
     let mut purge_at = interval.map(|_| clock::now());
     loop {
         let mut housekeeping = shared.housekeeping.lock();
@@ -394,7 +394,7 @@ fn keep_house(shared: &Shared) {
             return;
         }
         if snapshot_due {
-            match snapshot::write(&|| shared.core(), &shared.store.snapshots) {
+            match snapshot::write(&|| shared.core(), &store.snapshots, store.durability) {
                 Ok(zxid) => info!(zxid = format_args!("0x{zxid:x}"), "snapshot written"),
                 // The log has everything: the next one may succeed.
                 Err(error) => warn!(%error, "snapshot cannot be written"),

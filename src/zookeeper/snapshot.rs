@@ -17,7 +17,7 @@ use crate::data::Acl;
 use crate::jute::{JuteError, Reader, Write};
 use crate::sessions::Sessions;
 use crate::tree::{AclId, Node, StatPersisted, Tree};
-use crate::txn_log::{HEADER_LENGTH, file_header};
+use crate::txn_log::{Durability, HEADER_LENGTH, file_header};
 
 /// `ZKSN`.
 const MAGIC: i32 = 0x5a4b_534e;
@@ -170,12 +170,17 @@ impl Walk {
     ///
     /// A node may have an ACL that is newer than the head; then the head's table lacks it, and the
     /// node is put in as open: the transaction that brought the ACL is replayed and sets it right.
-    pub(crate) fn next_piece(&mut self, tree: &Tree, head_acls: &HeadAcls) -> Option<Vec<u8>> {
+    pub(crate) fn next_piece(
+        &mut self,
+        tree: &Tree,
+        head_acls: &HeadAcls,
+        nodes: usize,
+    ) -> Option<Vec<u8>> {
         if self.stack.is_empty() {
             return None;
         }
         let mut out = Vec::new();
-        for _ in 0..NODES_PER_PIECE {
+        for _ in 0..nodes {
             let Some(path) = self.stack.pop() else { break };
             let Some(node) = tree.get(&path) else { continue };
             if head_acls.has(node.acl) {
@@ -208,17 +213,18 @@ impl HeadAcls {
 pub(crate) fn write<'a>(
     lock: &dyn Fn() -> MappedMutexGuard<'a, Core>,
     directory: &Path,
+    durability: Durability,
 ) -> io::Result<i64> {
     let (mut walk, head, head_acls) = {
         let core = lock();
         let (walk, head) = Walk::begin(&core.tree, &core.sessions);
         (walk, head, HeadAcls::of(&core.tree))
     };
-    let mut writer = SnapshotWriter::create(directory, walk.zxid)?;
+    let mut writer = SnapshotWriter::create(directory, walk.zxid, durability)?;
     writer.append(&head)?;
     loop {
         // The lock ends with the line.
-        let piece = walk.next_piece(&lock().tree, &head_acls);
+        let piece = walk.next_piece(&lock().tree, &head_acls, NODES_PER_PIECE);
         let Some(piece) = piece else { break };
         writer.append(&piece)?;
     }
@@ -227,42 +233,53 @@ pub(crate) fn write<'a>(
 }
 
 /// Writes a snapshot of a tree that nobody else uses.
-pub(crate) fn write_still(tree: &Tree, sessions: &Sessions, directory: &Path) -> io::Result<()> {
+pub(crate) fn write_still(
+    tree: &Tree,
+    sessions: &Sessions,
+    directory: &Path,
+    durability: Durability,
+) -> io::Result<()> {
     let (mut walk, head) = Walk::begin(tree, sessions);
     let head_acls = HeadAcls::of(tree);
-    let mut writer = SnapshotWriter::create(directory, walk.zxid)?;
+    let mut writer = SnapshotWriter::create(directory, walk.zxid, durability)?;
     writer.append(&head)?;
-    while let Some(piece) = walk.next_piece(tree, &head_acls) {
+    while let Some(piece) = walk.next_piece(tree, &head_acls, NODES_PER_PIECE) {
         writer.append(&piece)?;
     }
     writer.finish()
 }
 
 /// A snapshot's file: it gets its name when it is whole and on disk.
-struct SnapshotWriter {
+pub(crate) struct SnapshotWriter {
     file: File,
     adler: Adler32,
     directory: PathBuf,
     temporary: PathBuf,
     path: PathBuf,
+    durability: Durability,
 }
 
 impl SnapshotWriter {
-    fn create(directory: &Path, zxid: i64) -> io::Result<SnapshotWriter> {
+    pub(crate) fn create(
+        directory: &Path,
+        zxid: i64,
+        durability: Durability,
+    ) -> io::Result<SnapshotWriter> {
         let path = directory.join(format!("snapshot.{zxid:x}"));
         // Not a name that Apache takes for a snapshot.
         let temporary = directory.join(format!("tmp-snapshot-{zxid:x}"));
         let file = File::create(&temporary)?;
         let directory = directory.to_owned();
-        Ok(SnapshotWriter { file, adler: Adler32::new(), directory, temporary, path })
+        let adler = Adler32::new();
+        Ok(SnapshotWriter { file, adler, directory, temporary, path, durability })
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.adler.write_slice(bytes);
         self.file.write_all(bytes)
     }
 
-    fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         let mut end = Vec::new();
         // The path that ends the nodes is under the checksum; the one behind it is not.
         end.text("/");
@@ -271,8 +288,8 @@ impl SnapshotWriter {
         seal.long(i64::from(self.adler.checksum()));
         seal.text("/");
         self.file.write_all(&seal)?;
-        self.file.sync_all()?;
+        self.durability.sync(&self.file)?;
         std::fs::rename(&self.temporary, &self.path)?;
-        File::open(&self.directory)?.sync_all()
+        self.durability.sync(&File::open(&self.directory)?)
     }
 }

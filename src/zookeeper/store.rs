@@ -14,7 +14,7 @@ use crate::sessions::Sessions;
 use crate::snapshot::{self, Snapshot, SnapshotError};
 use crate::tree::Tree;
 use crate::txn::{Txn, TxnHeader};
-use crate::txn_log::{self, LogError};
+use crate::txn_log::{self, Durability, LogError};
 
 /// Why a data directory cannot be used.
 #[derive(Debug, Error)]
@@ -69,6 +69,7 @@ pub enum StoreError {
 pub(crate) struct Store {
     pub(crate) snapshots: PathBuf,
     pub(crate) logs: PathBuf,
+    pub(crate) durability: Durability,
     /// Held as long as the server lives, so that no second one writes here.
     _lock: File,
 }
@@ -84,7 +85,11 @@ pub(crate) struct Loaded {
 
 impl Store {
     /// Makes the directories if need be, and takes them for this process.
-    pub(crate) fn open(data_dir: &Path, data_log_dir: &Path) -> Result<Store, StoreError> {
+    pub(crate) fn open(
+        data_dir: &Path,
+        data_log_dir: &Path,
+        durability: Durability,
+    ) -> Result<Store, StoreError> {
         let snapshots = data_dir.join("version-2");
         let logs = data_log_dir.join("version-2");
         for path in [&snapshots, &logs] {
@@ -93,7 +98,7 @@ impl Store {
         let lock = File::open(&logs).map_err(at(&logs))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::InUse { path: logs.clone() })?;
-        Ok(Store { snapshots, logs, _lock: lock })
+        Ok(Store { snapshots, logs, durability, _lock: lock })
     }
 
     /// Loads what is there; an empty directory gets the snapshot of an empty tree, which Apache
@@ -106,7 +111,8 @@ impl Store {
             }
             let tree = Tree::new(extended_types);
             let none = Sessions::new(std::time::Duration::from_secs(1), begun, 0);
-            snapshot::write_still(&tree, &none, &self.snapshots).map_err(at(&self.snapshots))?;
+            snapshot::write_still(&tree, &none, &self.snapshots, self.durability)
+                .map_err(at(&self.snapshots))?;
             return Ok(Loaded { tree, sessions: BTreeMap::new(), replayed: 0 });
         };
         let sessions = sessions.into_iter().collect();
@@ -167,7 +173,7 @@ impl Store {
             }
             // A torn end in front of another file lost nothing, or the gap would show.
             if scan.torn && position + 1 == logs.len() {
-                cut(path, scan.end, bytes.len()).map_err(at(path))?;
+                cut(path, scan.end, bytes.len(), self.durability).map_err(at(path))?;
             }
         }
         Ok(())
@@ -206,7 +212,7 @@ fn replay_one(loaded: &mut Loaded, header: TxnHeader, txn: Txn) {
     loaded.replayed += 1;
 }
 
-fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
+fn cut(path: &Path, end: usize, length: usize, durability: Durability) -> io::Result<()> {
     warn!(
         path = %path.display(),
         position = end,
@@ -218,7 +224,7 @@ fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
     }
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(u64::try_from(end).map_err(io::Error::other)?)?;
-    file.sync_all()
+    durability.sync(&file)
 }
 
 /// Files named `<prefix>.<zxid>`, by zxid.

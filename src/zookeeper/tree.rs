@@ -263,6 +263,12 @@ impl Tree {
         count
     }
 
+    /// All nodes with their paths, in no order.
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(path, node)| (&**path, node))
+    }
+
     /// Container and TTL nodes that are due to go. Source: `ContainerManager.getCandidates`.
     pub(crate) fn overdue(&self, now_ms: i64) -> Vec<String> {
         let childless =

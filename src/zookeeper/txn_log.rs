@@ -48,6 +48,24 @@ pub(crate) fn append_entry(header: &TxnHeader, txn: &Txn, out: &mut Vec<u8>) {
     out.push(END_OF_RECORD);
 }
 
+/// What "written" means. Source: ZooKeeper's `forceSync`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is on the disk.
+    Synced,
+    /// The system has it: it survives the process, but no power cut.
+    Cached,
+}
+
+impl Durability {
+    pub(crate) fn sync(self, file: &File) -> io::Result<()> {
+        match self {
+            Durability::Synced => file.sync_all(),
+            Durability::Cached => Ok(()),
+        }
+    }
+}
+
 /// Why a log cannot be used.
 #[derive(Debug, Error)]
 pub enum LogError {
@@ -189,23 +207,27 @@ pub(crate) fn scan(
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     directory: PathBuf,
-    current: Option<(File, PathBuf)>,
+    durability: Durability,
+    current: Option<File>,
 }
 
 impl LogWriter {
-    pub(crate) fn new(directory: PathBuf) -> LogWriter {
-        LogWriter { directory, current: None }
+    pub(crate) fn new(directory: PathBuf, durability: Durability) -> LogWriter {
+        LogWriter { directory, durability, current: None }
     }
 
     /// Writes entries and brings them to disk. After an error nothing more may be written: what is
     /// on disk is then unknown.
     pub(crate) fn append(&mut self, entries: &[u8], first_zxid: i64) -> io::Result<()> {
-        let (file, _) = match &mut self.current {
-            Some(current) => current,
-            None => self.current.insert(create(&self.directory, first_zxid)?),
+        let file = match &mut self.current {
+            Some(file) => file,
+            None => self.current.insert(create(&self.directory, first_zxid, self.durability)?),
         };
         file.write_all(entries)?;
-        file.sync_data()
+        match self.durability {
+            Durability::Synced => file.sync_data(),
+            Durability::Cached => Ok(()),
+        }
     }
 
     /// The next append begins a new file.
@@ -214,12 +236,12 @@ impl LogWriter {
     }
 }
 
-fn create(directory: &Path, first_zxid: i64) -> io::Result<(File, PathBuf)> {
+fn create(directory: &Path, first_zxid: i64, durability: Durability) -> io::Result<File> {
     let path = directory.join(format!("log.{first_zxid:x}"));
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&path)?;
     file.write_all(&file_header(MAGIC))?;
-    file.sync_all()?;
+    durability.sync(&file)?;
     // The name has to survive as well.
-    File::open(directory)?.sync_all()?;
-    Ok((file, path))
+    durability.sync(&File::open(directory)?)?;
+    Ok(file)
 }
