@@ -10,6 +10,7 @@ mod console_producer;
 mod dump_log;
 mod formatter;
 mod get_offsets;
+mod kafka_server;
 mod line_reader;
 mod logging;
 mod options;
@@ -54,6 +55,7 @@ fn command(class: &str) -> Option<Command> {
         "kafka.tools.ConsoleProducer" | "org.apache.kafka.tools.ConsoleProducer" => {
             console_producer::run
         }
+        "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
         "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka" => zookeeper_shell::run,
