@@ -6,7 +6,7 @@ use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use proptest::prelude::*;
 
 use super::*;
-use crate::seeded;
+use crate::property_tests::seeded;
 
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 const CAP: usize = 16 * 1024 * 1024;

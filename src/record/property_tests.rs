@@ -13,7 +13,6 @@ use crate::control::{EndTransactionMarker, TransactionResult, marker_batch};
 use crate::convert::{OldFormat, down_convert};
 use crate::golden_tests::{cases, log_files};
 use crate::records::records;
-use crate::seeded;
 use crate::validate::{
     InvalidBatch, Origin, Rules, Unreadable, ValidationError, Work, check, work,
 };
@@ -97,6 +96,21 @@ fn read(bytes: &[u8], first: i64) -> Vec<Record> {
 
 fn any_codec() -> impl Strategy<Value = Codec> {
     prop::sample::select(CODECS.to_vec())
+}
+
+/// Settings of random tests: a seed of their own, shown when a test fails.
+pub(crate) fn seeded(cases: u32) -> proptest::test_runner::Config {
+    use std::hash::{BuildHasher, RandomState};
+
+    let given = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
+    println!("again: PROPTEST_RNG_SEED={seed} cargo test -p record");
+    proptest::test_runner::Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(seed),
+        ..proptest::test_runner::Config::default()
+    }
 }
 
 proptest! {
