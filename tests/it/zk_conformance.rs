@@ -1,36 +1,23 @@
 //! One suite for everything that claims to be ZooKeeper: the fake, the standalone server, and Apache ZooKeeper where
 //! `ODRADEK_APACHE_ZOOKEEPER=host:port` names one (unset, that run is empty; set, it fails without a server).
 
-use std::{
-    future::Future,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+mod clients;
+mod network;
 
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    time::timeout,
-};
+use std::future::Future;
+
+use tokio::time::timeout;
 use zk::{
-    changes::{Changes, Dirty, SessionState, Watched, ZkChanges},
-    fake::{FakeStore, FakeZooKeeper},
-    real::{RealStore, ZkConfig},
-    store::{
-        CreateKind, Expected, Op, OpResult, SessionId, Stat, Watch, ZkError, ZkStore, ZkVersion,
-    },
+    changes::{Changes, Dirty, SessionState, Watched},
+    fake::FakeZooKeeper,
+    store::{CreateKind, Expected, Op, OpResult, Stat, Watch, ZkError, ZkVersion},
 };
 use zookeeper::{config::Config, server::Server};
 
-/// Nothing here takes long; a wait that ends by this has failed.
-const AT_MOST: Duration = Duration::from_secs(20);
-/// Long enough for a busy machine, short enough to wait for its end. Apache's ticks of two seconds make it four.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+use self::{
+    clients::{AT_MOST, Backend, Client, Clients, until},
+    network::{a_session_outlives_a_restart_of_zookeeper, conform_over_the_network},
+};
 
 #[tokio::test]
 async fn the_fake_conforms() {
@@ -83,168 +70,6 @@ async fn conform(backend: &Backend) {
     case(backend, "lost", a_lost_connection_keeps_the_session_and_dirties_what_was_watched).await;
     case(backend, "expired", an_expired_session_is_replaced).await;
     case(backend, "close", a_closed_store_answers_nothing).await;
-}
-
-enum Backend {
-    Fake(FakeZooKeeper),
-    Server(SocketAddr),
-}
-
-/// Two clients and a folder that nobody else uses.
-struct Clients {
-    a: Client,
-    b: Client,
-    root: String,
-}
-
-struct Client {
-    store: Arc<dyn ZkStore>,
-    faults: Faults,
-}
-
-enum Faults {
-    Fake(Arc<FakeStore>),
-    Proxy(Proxy),
-}
-
-impl Backend {
-    async fn clients(&self) -> Clients {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let (a, b) = (self.client().await, self.client().await);
-        let root =
-            format!("/conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        a.store.create(&root, b"", CreateKind::Persistent).await.unwrap();
-        Clients { a, b, root }
-    }
-
-    async fn client(&self) -> Client {
-        match self {
-            Backend::Fake(server) => {
-                let store = server.connect();
-                Client { store: store.clone(), faults: Faults::Fake(store) }
-            }
-            Backend::Server(address) => {
-                let proxy = Proxy::start(*address).await;
-                let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
-                Client { store, faults: Faults::Proxy(proxy) }
-            }
-        }
-    }
-}
-
-fn config(connect: &str) -> ZkConfig {
-    ZkConfig {
-        session_timeout: SESSION_TIMEOUT,
-        connection_timeout: AT_MOST,
-        ..ZkConfig::new(connect)
-    }
-}
-
-impl Client {
-    fn session_id(&self) -> SessionId {
-        self.store.session().session_id().expect("connected")
-    }
-
-    fn cut(&self) {
-        match &self.faults {
-            Faults::Fake(store) => {
-                store.disconnect();
-                store.reconnect();
-            }
-            Faults::Proxy(proxy) => {
-                proxy.block();
-                proxy.let_through();
-            }
-        }
-    }
-
-    /// Ends the session on the server; `other` sees when, by an ephemeral node.
-    async fn expire(&self, other: &Client, marker: &str) {
-        self.store.create(marker, b"", CreateKind::Ephemeral).await.unwrap();
-        match &self.faults {
-            Faults::Fake(store) => store.expire(),
-            Faults::Proxy(proxy) => {
-                let mut changes = other.store.changes();
-                proxy.block();
-                while other.store.exists(marker, Watch::Yes).await.unwrap().is_some() {
-                    timeout(AT_MOST, changes.next()).await.expect("the session to expire");
-                }
-                proxy.let_through();
-            }
-        }
-    }
-}
-
-/// A TCP proxy whose connections can be cut.
-struct Proxy {
-    address: SocketAddr,
-    open: watch::Sender<Link>,
-}
-
-/// What becomes of connections.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Link {
-    Open,
-    /// Those there are end, and new ones end at once.
-    Cut,
-    /// Those there are stay without a word; new ones are served.
-    Stalled,
-}
-
-impl Proxy {
-    async fn start(server: SocketAddr) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (open, is_open) = watch::channel(Link::Open);
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let mut is_open = is_open.clone();
-                if *is_open.borrow_and_update() == Link::Cut {
-                    continue;
-                }
-                tokio::spawn(async move {
-                    let Ok(mut server) = TcpStream::connect(server).await else { return };
-                    // Small packets go at once, as without a proxy.
-                    let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut client, &mut server) => {}
-                        _ = is_open.changed() => {}
-                    }
-                    if *is_open.borrow_and_update() == Link::Stalled {
-                        // Neither end hears anything, until the proxy ends.
-                        while is_open.changed().await.is_ok() {}
-                    }
-                });
-            }
-        });
-        Proxy { address, open }
-    }
-
-    fn block(&self) {
-        self.open.send_replace(Link::Cut);
-    }
-
-    fn stall(&self) {
-        self.open.send_replace(Link::Stalled);
-    }
-
-    fn let_through(&self) {
-        self.open.send_replace(Link::Open);
-    }
-}
-
-/// Collects changes until `enough` says so.
-async fn until(changes: &mut ZkChanges, what: &str, enough: impl Fn(&Changes) -> bool) -> Changes {
-    let mut seen = Changes::default();
-    let wait = async {
-        while !enough(&seen) {
-            let more = changes.next().await.expect("the store is open");
-            seen.dirty.extend(more.dirty);
-            seen.session = more.session.or(seen.session);
-        }
-    };
-    assert!(timeout(AT_MOST, wait).await.is_ok(), "no sign of {what}");
-    seen
 }
 
 fn dirty(path: &str, watched: Watched) -> Dirty {
@@ -570,129 +395,4 @@ async fn a_closed_store_answers_nothing(Clients { a, b, root }: Clients) {
     }
     assert_eq!(last, Some(SessionState::Closed));
     a.store.close().await.unwrap();
-}
-
-/// What only a client with a connection can show.
-async fn conform_over_the_network(server: SocketAddr) {
-    chroots_are_created(server).await;
-    requests_in_flight_are_limited_and_all_answered(server).await;
-    a_store_closes_quickly_while_zookeeper_is_away(server).await;
-    a_hundred_lost_connections_leave_one_session(server).await;
-    reads_wait_for_zookeeper_to_come_back(server).await;
-    a_connection_that_stalls_is_replaced(server).await;
-}
-
-async fn chroots_are_created(server: SocketAddr) {
-    let plain = RealStore::connect(config(&server.to_string())).await.unwrap();
-    let chroot = format!("/chroot-{}/a/b", std::process::id());
-    let connect = format!("{server},{server}{chroot}");
-    let store = RealStore::connect(config(&connect)).await.unwrap();
-    let created = store.create("/s_", b"x", CreateKind::PersistentSequential).await.unwrap();
-    assert_eq!(created.path, "/s_0000000000");
-    let inside = plain.get(&format!("{chroot}/s_0000000000"), Watch::No).await.unwrap();
-    assert_eq!(inside.unwrap().data, b"x");
-    let mut changes = store.changes();
-    store.get("/s_0000000000", Watch::Yes).await.unwrap();
-    let results = store.multi(vec![Op::delete("/s_0000000000", Expected::Any)]).await;
-    assert_eq!(results, Ok(vec![OpResult::Deleted]));
-    until(&mut changes, "its deletion", |seen| seen.node_is_dirty("/s_0000000000")).await;
-    store.close().await.unwrap();
-    plain.close().await.unwrap();
-}
-
-async fn requests_in_flight_are_limited_and_all_answered(server: SocketAddr) {
-    let mut config = config(&server.to_string());
-    config.max_in_flight_requests = 2;
-    let store: Arc<dyn ZkStore> = RealStore::connect(config).await.unwrap();
-    let mut reads = tokio::task::JoinSet::new();
-    for _ in 0..200 {
-        let store = store.clone();
-        reads.spawn(async move { store.get("/", Watch::No).await.unwrap().is_some() });
-    }
-    assert!(reads.join_all().await.into_iter().all(|there| there));
-    store.close().await.unwrap();
-}
-
-async fn a_store_closes_quickly_while_zookeeper_is_away(server: SocketAddr) {
-    let proxy = Proxy::start(server).await;
-    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
-    let mut changes = store.changes();
-    proxy.block();
-    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
-    until(&mut changes, "the loss", away).await;
-    let waiting = store.clone();
-    let read = tokio::spawn(async move { waiting.get("/", Watch::No).await });
-    tokio::task::yield_now().await;
-    assert!(timeout(Duration::from_secs(1), store.close()).await.is_ok(), "closes at once");
-    assert_eq!(read.await.unwrap(), Err(ZkError::Closed));
-}
-
-async fn a_hundred_lost_connections_leave_one_session(server: SocketAddr) {
-    let proxy = Proxy::start(server).await;
-    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
-    let session = store.session().session_id();
-    let path = format!("/cut-{}", std::process::id());
-    store.create(&path, b"", CreateKind::Ephemeral).await.unwrap();
-    for _ in 0..100 {
-        proxy.block();
-        proxy.let_through();
-        assert!(store.get(&path, Watch::Yes).await.unwrap().is_some());
-    }
-    assert_eq!(store.session().session_id(), session);
-    store.close().await.unwrap();
-}
-
-async fn reads_wait_for_zookeeper_to_come_back(server: SocketAddr) {
-    let proxy = Proxy::start(server).await;
-    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
-    let mut changes = store.changes();
-    proxy.block();
-    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
-    until(&mut changes, "the loss", away).await;
-    let waiting = store.clone();
-    let read = tokio::spawn(async move { waiting.get("/", Watch::No).await });
-    proxy.let_through();
-    let read = timeout(AT_MOST, read).await.expect("an answer").unwrap();
-    assert!(read.unwrap().is_some());
-    store.close().await.unwrap();
-}
-
-async fn a_connection_that_stalls_is_replaced(server: SocketAddr) {
-    let proxy = Proxy::start(server).await;
-    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
-    let session = store.session();
-    let path = format!("/stall-{}", std::process::id());
-    store.create(&path, b"", CreateKind::Ephemeral).await.unwrap();
-    proxy.stall();
-    let write = store.set(&path, b"1", Expected::Any).await;
-    assert_eq!(write, Err(ZkError::MayHaveHappened { path: path.clone() }));
-    assert!(store.get(&path, Watch::No).await.unwrap().is_some());
-    assert_eq!(store.session(), session);
-    store.close().await.unwrap();
-}
-
-async fn a_session_outlives_a_restart_of_zookeeper(server: Server, folder: &std::path::Path) {
-    let address = server.address();
-    let store = RealStore::connect(config(&address.to_string())).await.unwrap();
-    let session = store.session().session_id();
-    store.create("/restart", b"", CreateKind::Ephemeral).await.unwrap();
-    store.get("/restart", Watch::Yes).await.unwrap();
-    let mut changes = store.changes();
-    changes.take();
-    server.stop();
-    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
-    until(&mut changes, "the loss", away).await;
-    // The outage, and longer than the session has without a server; the server's time stands still, too.
-    tokio::time::sleep(SESSION_TIMEOUT * 3 / 2).await;
-    let again = Config { client_address: address, ..Config::for_tests(folder) };
-    let server = Server::start(again).unwrap();
-    let back = |seen: &Changes| {
-        matches!(seen.session, Some(SessionState::Connected(_))) && seen.node_is_dirty("/restart")
-    };
-    until(&mut changes, "the server", back).await;
-    assert_eq!(store.session().session_id(), session);
-    let node = store.get("/restart", Watch::No).await.unwrap().unwrap();
-    assert_eq!(node.stat.ephemeral_owner, session);
-    store.close().await.unwrap();
-    server.stop();
 }

@@ -1,0 +1,262 @@
+//! What only a client with a connection can show: outages, restarts, and Kafka's flows between two brokers.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use common::{
+    ids::{BrokerId, Timestamp},
+    security_protocol::SecurityProtocol,
+    topic::Uuid,
+};
+use metadata::broker::Endpoint;
+use tokio::time::timeout;
+use zk::{
+    bootstrap::{brokers, cluster_id, create_top_level_paths, generate_broker_id},
+    changes::{Changes, SessionState},
+    configs::{self, Entity},
+    documents::{
+        broker::BrokerDocument,
+        topic::{Assignment, TopicDocument},
+    },
+    election::{Elected, elect},
+    notifications::Notices,
+    producer_ids::allocate_block,
+    real::{RealStore, ZkConfig},
+    registration::{Ghosts, RegisterError, register},
+    store::{CreateKind, Expected, Op, OpResult, Watch, ZkError, ZkStore},
+    topics::{self, TopicCreated},
+};
+use zookeeper::{config::Config, server::Server};
+
+use super::clients::{AT_MOST, Proxy, SESSION_TIMEOUT, config, until};
+
+/// All of it but what restarts the server.
+pub(super) async fn conform_over_the_network(server: SocketAddr) {
+    chroots_are_created(server).await;
+    requests_in_flight_are_limited_and_all_answered(server).await;
+    a_store_closes_quickly_while_zookeeper_is_away(server).await;
+    a_hundred_lost_connections_leave_one_session(server).await;
+    reads_wait_for_zookeeper_to_come_back(server).await;
+    a_connection_that_stalls_is_replaced(server).await;
+    a_killed_broker_that_comes_back_is_registered_and_elected_at_once(server).await;
+    two_brokers_share_a_cluster(server).await;
+}
+
+async fn chroots_are_created(server: SocketAddr) {
+    let plain = RealStore::connect(config(&server.to_string())).await.unwrap();
+    let chroot = format!("/chroot-{}/a/b", std::process::id());
+    let connect = format!("{server},{server}{chroot}");
+    let store = RealStore::connect(config(&connect)).await.unwrap();
+    let created = store.create("/s_", b"x", CreateKind::PersistentSequential).await.unwrap();
+    assert_eq!(created.path, "/s_0000000000");
+    let inside = plain.get(&format!("{chroot}/s_0000000000"), Watch::No).await.unwrap();
+    assert_eq!(inside.unwrap().data, b"x");
+    let mut changes = store.changes();
+    store.get("/s_0000000000", Watch::Yes).await.unwrap();
+    let results = store.multi(vec![Op::delete("/s_0000000000", Expected::Any)]).await;
+    assert_eq!(results, Ok(vec![OpResult::Deleted]));
+    until(&mut changes, "its deletion", |seen| seen.node_is_dirty("/s_0000000000")).await;
+    store.close().await.unwrap();
+    plain.close().await.unwrap();
+}
+
+async fn requests_in_flight_are_limited_and_all_answered(server: SocketAddr) {
+    let mut config = config(&server.to_string());
+    config.max_in_flight_requests = 2;
+    let store: Arc<dyn ZkStore> = RealStore::connect(config).await.unwrap();
+    let mut reads = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let store = store.clone();
+        reads.spawn(async move { store.get("/", Watch::No).await.unwrap().is_some() });
+    }
+    assert!(reads.join_all().await.into_iter().all(|there| there));
+    store.close().await.unwrap();
+}
+
+async fn a_store_closes_quickly_while_zookeeper_is_away(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
+    let mut changes = store.changes();
+    proxy.block();
+    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
+    until(&mut changes, "the loss", away).await;
+    let waiting = store.clone();
+    let read = tokio::spawn(async move { waiting.get("/", Watch::No).await });
+    tokio::task::yield_now().await;
+    assert!(timeout(Duration::from_secs(1), store.close()).await.is_ok(), "closes at once");
+    assert_eq!(read.await.unwrap(), Err(ZkError::Closed));
+}
+
+async fn a_hundred_lost_connections_leave_one_session(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
+    let session = store.session().session_id();
+    let path = format!("/cut-{}", std::process::id());
+    store.create(&path, b"", CreateKind::Ephemeral).await.unwrap();
+    for _ in 0..100 {
+        proxy.block();
+        proxy.let_through();
+        assert!(store.get(&path, Watch::Yes).await.unwrap().is_some());
+    }
+    assert_eq!(store.session().session_id(), session);
+    store.close().await.unwrap();
+}
+
+async fn reads_wait_for_zookeeper_to_come_back(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
+    let mut changes = store.changes();
+    proxy.block();
+    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
+    until(&mut changes, "the loss", away).await;
+    let waiting = store.clone();
+    let read = tokio::spawn(async move { waiting.get("/", Watch::No).await });
+    proxy.let_through();
+    let read = timeout(AT_MOST, read).await.expect("an answer").unwrap();
+    assert!(read.unwrap().is_some());
+    store.close().await.unwrap();
+}
+
+async fn a_connection_that_stalls_is_replaced(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let store = RealStore::connect(config(&proxy.address.to_string())).await.unwrap();
+    let session = store.session();
+    let path = format!("/stall-{}", std::process::id());
+    store.create(&path, b"", CreateKind::Ephemeral).await.unwrap();
+    proxy.stall();
+    let write = store.set(&path, b"1", Expected::Any).await;
+    assert_eq!(write, Err(ZkError::MayHaveHappened { path: path.clone() }));
+    assert!(store.get(&path, Watch::No).await.unwrap().is_some());
+    assert_eq!(store.session(), session);
+    store.close().await.unwrap();
+}
+
+pub(super) async fn a_session_outlives_a_restart_of_zookeeper(
+    server: Server,
+    folder: &std::path::Path,
+) {
+    let address = server.address();
+    let store = RealStore::connect(config(&address.to_string())).await.unwrap();
+    let session = store.session().session_id();
+    store.create("/restart", b"", CreateKind::Ephemeral).await.unwrap();
+    store.get("/restart", Watch::Yes).await.unwrap();
+    let mut changes = store.changes();
+    changes.take();
+    server.stop();
+    let away = |seen: &Changes| matches!(seen.session, Some(SessionState::Disconnected(_)));
+    until(&mut changes, "the loss", away).await;
+    // The outage, and longer than the session has without a server; the server's time stands still, too.
+    tokio::time::sleep(SESSION_TIMEOUT * 3 / 2).await;
+    let again = Config { client_address: address, ..Config::for_tests(folder) };
+    let server = Server::start(again).unwrap();
+    let back = |seen: &Changes| {
+        matches!(seen.session, Some(SessionState::Connected(_))) && seen.node_is_dirty("/restart")
+    };
+    until(&mut changes, "the server", back).await;
+    assert_eq!(store.session().session_id(), session);
+    let node = store.get("/restart", Watch::No).await.unwrap().unwrap();
+    assert_eq!(node.stat.ephemeral_owner, session);
+    store.close().await.unwrap();
+    server.stop();
+}
+
+fn registration(port: u16) -> BrokerDocument {
+    let endpoint = Endpoint {
+        listener: "PLAINTEXT".to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port,
+        protocol: SecurityProtocol::Plaintext,
+    };
+    BrokerDocument {
+        version: 5,
+        endpoints: vec![endpoint],
+        rack: None,
+        jmx_port: -1,
+        timestamp: Timestamp(1),
+        features: BTreeMap::new(),
+    }
+}
+
+async fn a_killed_broker_that_comes_back_is_registered_and_elected_at_once(server: SocketAddr) {
+    let proxy = Proxy::start(server).await;
+    let chroot = format!("/killed-{}", std::process::id());
+    let connect = format!("{}{chroot}", proxy.address);
+    let long =
+        |connect: &str| ZkConfig { session_timeout: Duration::from_secs(30), ..config(connect) };
+    let killed = RealStore::connect(long(&connect)).await.unwrap();
+    let session = killed.session().session_id();
+    let nobody = Ghosts { is_ours: &|_| false, wait_at_most: AT_MOST };
+    let (id, now) = (BrokerId(1), Timestamp(1));
+    let first = register(&*killed, id, &registration(9092), &nobody).await.unwrap();
+    let Elected::Us(office) = elect(&*killed, id, now, &nobody).await.unwrap() else {
+        panic!("alone, and not elected")
+    };
+    proxy.block();
+
+    let store = RealStore::connect(long(&format!("{server}{chroot}"))).await.unwrap();
+    let is_ours = |owner| Some(owner) == session;
+    let ours = Ghosts { is_ours: &is_ours, wait_at_most: AT_MOST };
+    let back = async {
+        let epoch = register(&*store, id, &registration(9093), &ours).await.unwrap();
+        (epoch, elect(&*store, id, now, &ours).await.unwrap())
+    };
+    let (epoch, elected) = timeout(Duration::from_secs(5), back).await.expect("at once");
+    assert!(epoch > first);
+    let Elected::Us(again) = elected else { panic!("{elected:?}") };
+    assert_eq!(again.epoch.0, office.epoch.0 + 1);
+    assert!(store.multi(vec![office.check()]).await.is_err(), "the dead one is fenced off");
+    killed.close().await.unwrap();
+    store.close().await.unwrap();
+}
+
+async fn two_brokers_share_a_cluster(server: SocketAddr) {
+    let connect = format!("{server}/cluster-{}", std::process::id());
+    let connect = config(&connect);
+    let (a, b) = tokio::join!(RealStore::connect(connect.clone()), RealStore::connect(connect));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    let made = tokio::join!(create_top_level_paths(&*a), create_top_level_paths(&*b));
+    assert_eq!(made, (Ok(()), Ok(())));
+    let ids = tokio::join!(cluster_id(&*a, Uuid::random()), cluster_id(&*b, Uuid::random()));
+    assert_eq!(ids.0.unwrap(), ids.1.unwrap());
+    let ids = tokio::join!(generate_broker_id(&*a, 1000), generate_broker_id(&*b, 1000));
+    let mut ids = [ids.0.unwrap().0, ids.1.unwrap().0];
+    ids.sort_unstable();
+    assert_eq!(ids, [1001, 1002]);
+
+    let nobody = Ghosts { is_ours: &|_| false, wait_at_most: AT_MOST };
+    register(&*a, BrokerId(1), &registration(1), &nobody).await.unwrap();
+    let taken = register(&*b, BrokerId(1), &registration(2), &nobody).await.unwrap_err();
+    assert!(matches!(taken, RegisterError::Taken { .. }), "{taken}");
+    register(&*b, BrokerId(2), &registration(2), &nobody).await.unwrap();
+    let brokers: Vec<i32> = brokers(&*b).await.unwrap().iter().map(|b| b.id.0).collect();
+    assert_eq!(brokers, [1, 2]);
+
+    let (one, two) = (BrokerId(1), BrokerId(2));
+    let elected = tokio::join!(
+        elect(&*a, one, Timestamp(1), &nobody),
+        elect(&*b, two, Timestamp(1), &nobody)
+    );
+    let won = [elected.0.unwrap(), elected.1.unwrap()]
+        .into_iter()
+        .filter(|elected| matches!(elected, Elected::Us(fence) if fence.epoch.0 == 1));
+    assert_eq!(won.count(), 1);
+
+    let partitions = [(0, Assignment::of(vec![one, two]))].into();
+    let topic = TopicDocument { topic_id: Some(Uuid::random()), partitions };
+    let configs = [("retention.ms".to_owned(), "1".to_owned())].into();
+    assert_eq!(topics::create(&*a, "t", &configs, &topic).await, Ok(TopicCreated::Created));
+    assert_eq!(topics::create(&*b, "t", &configs, &topic).await, Ok(TopicCreated::Exists));
+    let mut notices = Notices::of_configs();
+    assert_eq!(notices.next(&*b, Timestamp(0)).await, Ok(Vec::new()));
+    let mut changes = b.changes();
+    configs::change(&*a, &Entity::new("topics", "t"), &configs).await.unwrap();
+    let told = |seen: &Changes| seen.children_are_dirty(notices.root());
+    until(&mut changes, "the notice", told).await;
+    assert_eq!(notices.next(&*b, Timestamp(0)).await.unwrap().len(), 1);
+    assert_eq!(configs::read(&*b, &Entity::new("topics", "t")).await.unwrap(), configs);
+    let blocks = tokio::join!(allocate_block(&*a, one), allocate_block(&*b, two));
+    let mut blocks = [blocks.0.unwrap(), blocks.1.unwrap()];
+    blocks.sort_by_key(|block| block.start);
+    assert_eq!(blocks, [0..1000, 1000..2000]);
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
