@@ -29,8 +29,15 @@ pub(crate) struct BatchResult {
     pub(crate) log_append_time: i64,
 }
 
-/// Tells the senders of a batch's records.
-pub(crate) type Outcome = watch::Receiver<Option<Result<BatchResult, ClientError>>>;
+/// The end of a batch, and when it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) result: Result<BatchResult, ClientError>,
+    pub(crate) at: Instant,
+}
+
+/// Tells the senders of a batch's records; none until it has ended.
+pub(crate) type Outcome = watch::Receiver<Option<Ended>>;
 
 /// Who writes, where duplicates are guarded against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +57,7 @@ pub(crate) struct ProducerBatch {
     pub(crate) sequence: Option<i32>,
     content: Content,
     not_before: Instant,
-    done: watch::Sender<Option<Result<BatchResult, ClientError>>>,
+    done: watch::Sender<Option<Ended>>,
     /// Given back when the batch is.
     _memory: Vec<OwnedSemaphorePermit>,
 }
@@ -232,11 +239,12 @@ impl Accumulator {
     pub(crate) fn finish(
         &mut self,
         batch: ProducerBatch,
+        at: Instant,
         result: Result<BatchResult, ClientError>,
     ) {
         self.outstanding.remove(&batch.number);
         // Nobody may wait for the result.
-        let _ = batch.done.send(Some(result));
+        let _ = batch.done.send(Some(Ended { result, at }));
     }
 
     /// A new identity counts from 0 again, for what is sent and for what is sent again.

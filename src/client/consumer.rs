@@ -257,9 +257,10 @@ impl Consumer {
         };
         self.check_topics(&metadata)?;
         self.follow(&metadata);
-        let is_complete = self.readers.keys().all(|partition| {
-            metadata.leader(&partition.topic, partition.partition).is_some()
-        });
+        let is_complete = self
+            .readers
+            .keys()
+            .all(|partition| metadata.leader(&partition.topic, partition.partition).is_some());
         let has_all = match &self.subscription {
             Subscription::Topics(names) => names.iter().all(|name| {
                 metadata.topics.get(name).is_some_and(|topic| topic.error == ErrorCode::None)

@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    accumulator::{Accumulator, Identity, Outcome, Rules},
+    accumulator::{Accumulator, Ended, Identity, Outcome, Rules},
     cluster::{AutoCreate, Cluster, Topics},
     config::ProducerConfig,
     error::{ClientError, ErrorKind},
@@ -74,19 +74,32 @@ pub struct Delivery {
 
 impl Delivery {
     /// Waits until the record is written or given up.
-    pub async fn result(mut self) -> Result<RecordMetadata, ClientError> {
-        let closed = || ClientError::new(ErrorKind::Kafka, "Producer is closed forcefully.");
-        let outcome = self.outcome.wait_for(Option::is_some).await.map_err(|_| closed())?;
-        let batch = outcome.clone().ok_or_else(closed)??;
-        let timestamp = match batch.log_append_time {
-            -1 => self.timestamp,
-            time => Timestamp(time),
+    pub async fn result(self) -> Result<RecordMetadata, ClientError> {
+        self.timed_result().await.0
+    }
+
+    /// The same, and when it came.
+    pub async fn timed_result(mut self) -> (Result<RecordMetadata, ClientError>, Instant) {
+        let ended = match self.outcome.wait_for(Option::is_some).await {
+            Ok(ended) => ended.clone(),
+            Err(_) => None,
         };
-        let offset = match batch.base_offset {
-            -1 => Offset::NONE,
-            base => Offset(base).plus(self.index),
+        let Some(Ended { result, at }) = ended else {
+            let closed = ClientError::new(ErrorKind::Kafka, "Producer is closed forcefully.");
+            return (Err(closed), clock::now());
         };
-        Ok(RecordMetadata { partition: self.partition, offset, timestamp })
+        let placed = result.map(|batch| RecordMetadata {
+            partition: self.partition,
+            offset: match batch.base_offset {
+                -1 => Offset::NONE,
+                base => Offset(base).plus(self.index),
+            },
+            timestamp: match batch.log_append_time {
+                -1 => self.timestamp,
+                time => Timestamp(time),
+            },
+        });
+        (placed, at)
     }
 }
 
@@ -180,8 +193,8 @@ impl Producer {
         let mut state = self.shared.state.lock();
         let placed = state.accumulator.append(&partition, clock::now(), memory, parts);
         drop(state);
-        let placed = placed
-            .map_err(|error| ClientError::new(ErrorKind::Kafka, error.to_string()))?;
+        let placed =
+            placed.map_err(|error| ClientError::new(ErrorKind::Kafka, error.to_string()))?;
         if placed.is_full || placed.is_first {
             self.shared.wake.notify_one();
         }
@@ -327,11 +340,8 @@ impl Producer {
     /// Upper bound of the record's bytes in a batch. Source: `KafkaProducer.ensureValidRecordSize`.
     fn check_size(&self, record: &ProducerRecord) -> Result<usize, ClientError> {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-        let headers: usize = record
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + length(value) + 10)
-            .sum();
+        let headers: usize =
+            record.headers.iter().map(|(name, value)| name.len() + length(value) + 10).sum();
         let size = 61 + 21 + length(&record.key) + length(&record.value) + 10 + headers;
         let config = &self.shared.config;
         let limits = [

@@ -238,7 +238,7 @@ fn settle(
         state.accumulator.landed(&batch.partition);
         let error = match result(&batch) {
             Ok(placed) => {
-                state.accumulator.finish(batch, Ok(placed));
+                state.accumulator.finish(batch, now, Ok(placed));
                 continue;
             }
             Err(error) => error,
@@ -260,7 +260,7 @@ fn settle(
             continue;
         }
         forget_identity(&mut state, &batch);
-        state.accumulator.finish(batch, Err(error));
+        state.accumulator.finish(batch, now, Err(error));
     }
     drop(state);
     shared.ended.send_modify(|count| *count += 1);
@@ -303,7 +303,7 @@ fn give_up_expired(shared: &Shared, now: Instant) {
         let age = now.saturating_duration_since(batch.created);
         let error = expired(batch.record_count, &batch.partition, age);
         forget_identity(&mut state, &batch);
-        state.accumulator.finish(batch, Err(error));
+        state.accumulator.finish(batch, now, Err(error));
     }
     drop(state);
     shared.ended.send_modify(|count| *count += 1);

@@ -181,9 +181,7 @@ impl Job {
         let timeout = read(options.long("timeout-ms"))?;
         let topics = match read(options.text("topic"))? {
             Some(topic) => match read(options.integer("partition"))? {
-                Some(partition) => {
-                    Topics::Partition(TopicPartition::new(topic, partition), start)
-                }
+                Some(partition) => Topics::Partition(TopicPartition::new(topic, partition), start),
                 None => Topics::Topic(topic),
             },
             None => {

@@ -75,8 +75,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
     let properties = producer_properties(&options)?;
     let servers = properties.get("bootstrap.servers").cloned().unwrap_or_default();
     check_servers(&options, &servers)?;
-    let config = ProducerConfig::read(&properties)
-        .or_else(|error| halt(&java_trace(&error)))?;
+    let config = ProducerConfig::read(&properties).or_else(|error| halt(&java_trace(&error)))?;
     let reader_properties = reader_properties(&options)?;
     let is_sync = options.has("sync");
     check_reader_class(&options)?;
@@ -249,11 +248,7 @@ impl Summary {
             Some(bytes) => format!("{} bytes", bytes.len()),
             None => "null".to_owned(),
         };
-        Summary {
-            topic: record.topic.clone(),
-            key: size(&record.key),
-            value: size(&record.value),
-        }
+        Summary { topic: record.topic.clone(), key: size(&record.key), value: size(&record.value) }
     }
 }
 

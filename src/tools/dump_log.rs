@@ -147,9 +147,11 @@ impl Dump {
                 if !gaps.is_empty() {
                     self.gaps.push(format!("Non-consecutive offsets in {}", absolute(&path)));
                     // Kafka collects them from the last to the first.
-                    self.gaps.extend(gaps.iter().rev().map(|(first, second)| {
-                        format!("  {first} is followed by {second}")
-                    }));
+                    self.gaps.extend(
+                        gaps.iter()
+                            .rev()
+                            .map(|(first, second)| format!("  {first} is followed by {second}")),
+                    );
                 }
                 Ok(())
             }
@@ -157,9 +159,11 @@ impl Dump {
                 let mismatches = indexes::dump_index(name, &path, self.index, out)?;
                 if !mismatches.is_empty() {
                     self.index_mismatches.push(format!("Mismatches in :{}", absolute(&path)));
-                    self.index_mismatches.extend(mismatches.iter().rev().map(|(index, log)| {
-                        format!("  Index offset: {index}, log offset: {log}")
-                    }));
+                    self.index_mismatches.extend(
+                        mismatches.iter().rev().map(|(index, log)| {
+                            format!("  Index offset: {index}, log offset: {log}")
+                        }),
+                    );
                 }
                 Ok(())
             }
@@ -229,8 +233,7 @@ fn dump_snapshot(
         )?;
         // Without a batch that it remembers, a producer has only markers.
         if entry.last_offset >= Offset::ZERO {
-            let first_sequence =
-                sequence_before(entry.last_sequence, entry.offset_delta);
+            let first_sequence = sequence_before(entry.last_sequence, entry.offset_delta);
             write!(
                 out,
                 "firstSequence: {first_sequence} lastSequence: {} lastOffset: {} offsetDelta: {} timestamp: {}",
@@ -244,11 +247,7 @@ fn dump_snapshot(
 
 /// Sequences begin again at 0 after 2^31 - 1. Source: `DefaultRecordBatch.decrementSequence`.
 fn sequence_before(sequence: i32, decrement: i32) -> i32 {
-    if sequence < decrement {
-        i32::MAX - (decrement - sequence) + 1
-    } else {
-        sequence - decrement
-    }
+    if sequence < decrement { i32::MAX - (decrement - sequence) + 1 } else { sequence - decrement }
 }
 
 fn dump_transaction_index(path: &Path, out: &mut impl Write) -> Result<(), Stop> {

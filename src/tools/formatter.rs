@@ -245,9 +245,7 @@ impl Deserializer {
 
 /// The bytes, if they are as many as the number has.
 fn exactly<const N: usize>(bytes: &[u8], name: &str) -> Result<[u8; N], String> {
-    bytes
-        .try_into()
-        .map_err(|_| format!("Size of data received by {name}Deserializer is not {N}"))
+    bytes.try_into().map_err(|_| format!("Size of data received by {name}Deserializer is not {N}"))
 }
 
 /// As Java's `Bytes` prints itself: printable ASCII as it is, the rest as `\xHH`.

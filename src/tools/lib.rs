@@ -2,6 +2,7 @@
 //!
 //! The first word is the Java class that the script names, as `bin/kafka-run-class.sh` passes it.
 
+mod argparse;
 mod broker_api_versions;
 mod clients;
 mod console;
@@ -14,6 +15,7 @@ mod kafka_server;
 mod line_reader;
 mod logging;
 mod options;
+mod producer_performance;
 mod topics;
 mod zookeeper_server;
 mod zookeeper_shell;
@@ -57,6 +59,7 @@ fn command(class: &str) -> Option<Command> {
         }
         "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
+        "org.apache.kafka.tools.ProducerPerformance" => producer_performance::run,
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
         "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka" => zookeeper_shell::run,
         "org.apache.zookeeper.server.quorum.QuorumPeerMain" => zookeeper_server::run,

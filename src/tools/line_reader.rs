@@ -168,7 +168,8 @@ mod tests {
     use super::LineReader;
 
     fn read(properties: &str, line: &str) -> Result<String, String> {
-        let record = LineReader::new("t".to_owned(), &parse(properties.as_bytes()))?.record(line)?;
+        let record =
+            LineReader::new("t".to_owned(), &parse(properties.as_bytes()))?.record(line)?;
         let show = |bytes: Option<&bytes::Bytes>| match bytes {
             Some(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
             None => "null".to_owned(),

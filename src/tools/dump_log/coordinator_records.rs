@@ -175,7 +175,10 @@ pub(super) fn transactions(record: &RecordView<'_>) -> (Option<String>, Option<S
         None => None,
     };
     let Some(id) = id else {
-        return (Some(format!("Error at offset {offset}, skipping. the key is not readable")), None);
+        return (
+            Some(format!("Error at offset {offset}, skipping. the key is not readable")),
+            None,
+        );
     };
     let key = format!("transaction_metadata::transactionalId={id}");
     let value = match record.value {
@@ -277,11 +280,8 @@ impl<'a> Reader<'a> {
     }
 
     fn nullable_string(&mut self) -> Option<Option<String>> {
-        let length = if self.is_flexible {
-            self.compact()?
-        } else {
-            usize::try_from(self.short()?).ok()
-        };
+        let length =
+            if self.is_flexible { self.compact()? } else { usize::try_from(self.short()?).ok() };
         let Some(length) = length else { return Some(None) };
         Some(Some(String::from_utf8_lossy(self.take(length)?).into_owned()))
     }

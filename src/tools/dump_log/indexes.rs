@@ -171,9 +171,8 @@ pub(super) fn dump_time_index(
         return Ok(());
     }
     // A missing offset index is as good as an empty one: the search begins at the front.
-    let offsets = contents(&path.with_extension("index")).map_or(Vec::new(), |bytes| {
-        offset_entries(&bytes, base)
-    });
+    let offsets = contents(&path.with_extension("index"))
+        .map_or(Vec::new(), |bytes| offset_entries(&bytes, base));
     let log = path.with_extension("log");
     let mut found = Faults::default();
     let mut previous = Timestamp::NONE;
@@ -226,9 +225,7 @@ fn check_entry(
     };
     let largest = largest_timestamp(&entry)?;
     if largest != timestamp {
-        faults
-            .mismatches
-            .push(format!("  Index timestamp: {timestamp}, log timestamp: {largest}"));
+        faults.mismatches.push(format!("  Index timestamp: {timestamp}, log timestamp: {largest}"));
     }
     if previous >= timestamp {
         faults.disordered.push(format!(

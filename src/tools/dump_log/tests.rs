@@ -33,8 +33,7 @@ fn compare(recording: &str, words: &[&str]) -> usize {
             }
         }
         let text = String::from_utf8_lossy(&out).into_owned();
-        let ours: Vec<String> =
-            text.lines().map(cut).collect();
+        let ours: Vec<String> = text.lines().map(cut).collect();
         let theirs: Vec<&str> = recorded.lines().collect();
         let mut file = "";
         for (line, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
