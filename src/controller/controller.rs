@@ -15,7 +15,7 @@ use crate::{
     change::Change,
     deletion::Deletion,
     election::{Strategy, Voters, elect},
-    plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Write},
+    plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Todo, Write},
     request::{Batch, BrokerRequest, LeaderAndIsrPartition, Sender, StopReplicaPartition, shown},
     states::{Leadership, Partition, PartitionState, ReplicaState},
 };
@@ -55,14 +55,6 @@ pub(crate) struct Topic {
     pub(crate) deletion: Option<Deletion>,
     /// Its znodes are to be read again; nothing is decided until then.
     pub(crate) stale: bool,
-}
-
-/// What is to be decided for one partition.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Todo {
-    /// An election that was asked for; without it, one is held if the leader is gone.
-    pub(crate) strategy: Option<Strategy>,
-    pub(crate) hearers: Hearers,
 }
 
 /// The active controller. Owned by the loop that runs it; a new one is made at each election.
@@ -308,7 +300,7 @@ impl Controller {
                 Some(plan.write(Write::SetLeadership { partition, leadership, expected }))
             }
         };
-        plan.steps.push(Step::Partition { partition, write, hearers: todo.hearers });
+        plan.steps.push(Step::Partition { partition, write, todo });
     }
 
     fn decide(&self, id: &TopicPartition, partition: &Partition, todo: &Todo) -> Decision {
@@ -327,29 +319,35 @@ impl Controller {
             });
         };
         let bounced = |broker: &BrokerId| todo.hearers.bounced.contains(broker);
-        let mut strategy = todo.strategy;
-        if strategy.is_none() && (!is_online(leadership.leader) || bounced(&leadership.leader)) {
-            let member_lives = leadership.isr.iter().any(|broker| is_online(*broker));
+        let is_shutting_down = |broker: BrokerId| self.is_shutting_down(broker);
+        let elected = |strategy: Strategy, online: &dyn Fn(BrokerId) -> bool| {
+            let voters = Voters { online, shutting_down: &is_shutting_down };
+            elect(partition, leadership, strategy, &voters)
+        };
+        let mut next = todo.strategy.and_then(|strategy| elected(strategy, &is_online));
+        let leader = leadership.leader;
+        if next.is_none() && (self.gone(id, leader) || bounced(&leader)) {
+            // A member that shuts down is there still, so nobody from outside the ISR takes over.
+            let member_lives = leadership.isr.iter().any(|broker| !self.gone(id, *broker));
             let other_lives = partition.assignment.replicas.iter().any(|id| is_online(*id));
             let unclean = match self.unclean.get(&id.topic) {
                 _ if member_lives || !other_lives => false,
                 Some(&allowed) => allowed,
                 None => return Decision::AskUnclean,
             };
-            strategy = Some(Strategy::Offline { unclean });
+            let strategy = Strategy::Offline { unclean };
+            let never_left = |broker: BrokerId| is_online(broker) && !bounced(&broker);
+            next = elected(strategy, &never_left).or_else(|| elected(strategy, &is_online));
         }
-        let is_shutting_down = |broker: BrokerId| self.is_shutting_down(broker);
-        let elected = |online: &dyn Fn(BrokerId) -> bool| {
-            let voters = Voters { online, shutting_down: &is_shutting_down };
-            elect(partition, leadership, strategy?, &voters)
-        };
-        let never_left = |broker: BrokerId| is_online(broker) && !bounced(&broker);
-        let next = elected(&never_left).or_else(|| elected(&is_online)).or_else(|| {
-            let leaves = |broker: BrokerId| {
-                let told = todo.hearers.stop.contains(&broker) || bounced(&broker);
-                self.gone(id, broker) || told
-            };
-            without_lost(leadership, &leaves)
+        let next = next.or_else(|| {
+            let told = |broker: &BrokerId| todo.hearers.stop.contains(broker) || bounced(broker);
+            let lost = |broker: BrokerId| self.gone(id, broker);
+            let mut next = without_lost(leadership, &lost, &told);
+            // A leader that bounced and stays all the same begins a new epoch: it may have lost records.
+            if next == *leadership && bounced(&next.leader) {
+                next.leader_epoch = LeaderEpoch(next.leader_epoch.0.wrapping_add(1));
+            }
+            (next != *leadership).then_some(next)
         });
         match next {
             None => Decision::Keep,
@@ -373,9 +371,9 @@ impl Controller {
         self.announce_brokers(&mut applied.requests);
         for step in plan.steps {
             match step {
-                Step::Partition { partition, write, hearers } => {
+                Step::Partition { partition, write, todo } => {
                     let write = write.map(|index| (&plan.writes[index], outcomes[index]));
-                    self.apply_partition(partition, write, hearers, &mut batch, &mut applied);
+                    self.apply_partition(partition, write, todo, &mut batch, &mut applied);
                 }
                 Step::Topic { name, write } => {
                     self.apply_topic(name, &plan.writes[write], outcomes[write], &mut applied);
@@ -448,7 +446,7 @@ impl Controller {
         &mut self,
         id: TopicPartition,
         write: Option<(&Write, Outcome)>,
-        hearers: Hearers,
+        mut todo: Todo,
         batch: &mut Batch,
         applied: &mut Applied,
     ) {
@@ -462,8 +460,8 @@ impl Controller {
                 topic.stale = true;
                 applied.reread.insert(Arc::clone(&id.topic));
                 // Whatever the state turns out to be, the replicas shall hear of it.
-                let hearers = Hearers { all: true, ..hearers };
-                self.todo.insert(id, Todo { strategy: None, hearers });
+                todo.hearers.all = true;
+                self.todo.insert(id, todo);
                 return;
             }
             Some((
@@ -487,8 +485,8 @@ impl Controller {
             applied.more = true;
             return;
         }
-        if write.is_some() || hearers != Hearers::default() {
-            self.announce_partition(&id, created, write.is_some(), &hearers, batch);
+        if write.is_some() || todo.hearers != Hearers::default() {
+            self.announce_partition(&id, created, write.is_some(), &todo.hearers, batch);
         }
     }
 
@@ -567,20 +565,25 @@ pub struct Counts {
     pub topics_to_delete: usize,
 }
 
-/// The leadership without its lost replicas, with its epoch one up; none where nothing is lost. The
-/// ISR never becomes empty: the last members to be lost stay, for only they may lead again.
-fn without_lost(leadership: &Leadership, lost: &dyn Fn(BrokerId) -> bool) -> Option<Leadership> {
+/// The leadership without its lost replicas and those that are told to leave, and its epoch one up if
+/// that changes anything. The ISR never becomes empty: the last members to be lost stay, for only they
+/// may lead again; nor does it lose a leader that lives.
+fn without_lost(
+    leadership: &Leadership,
+    lost: &dyn Fn(BrokerId) -> bool,
+    told: &dyn Fn(&BrokerId) -> bool,
+) -> Leadership {
     let mut next = leadership.clone();
     if lost(leadership.leader) {
         next.leader = BrokerId::NONE;
     }
-    next.isr.retain(|broker| !lost(*broker));
+    let leader = next.leader;
+    next.isr.retain(|broker| !lost(*broker) && (*broker == leader || !told(broker)));
     if next.isr.is_empty() {
         next.isr.clone_from(&leadership.isr);
     }
-    if next == *leadership {
-        return None;
+    if next != *leadership {
+        next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
     }
-    next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
-    Some(next)
+    next
 }

@@ -13,7 +13,7 @@ use common::{
 
 use crate::{
     controller::{Controller, Topic},
-    plan::{Applied, Hearers, Outcome, Plan, Step, Write},
+    plan::{Applied, Outcome, Plan, Step, Todo, Write},
     request::{Batch, DURING_DELETE, StopReplicaPartition},
     states::{Leadership, ReplicaState},
 };
@@ -88,8 +88,8 @@ impl Controller {
             let expected = leadership.partition_epoch;
             let write =
                 plan.write(Write::SetLeadership { partition: id.clone(), leadership, expected });
-            let (write, hearers) = (Some(write), Hearers::default());
-            plan.steps.push(Step::Partition { partition: id, write, hearers });
+            let (write, todo) = (Some(write), Todo::default());
+            plan.steps.push(Step::Partition { partition: id, write, todo });
             led = true;
         }
         if led {

@@ -14,9 +14,10 @@ use metadata::broker::Broker;
 
 use crate::{
     change::{Change, TopicRead},
-    controller::{Controller, LiveBroker, Todo, Topic},
+    controller::{Controller, LiveBroker, Topic},
     deletion::Deletion,
     election::Strategy,
+    plan::Todo,
     states::Partition,
 };
 
@@ -260,7 +261,8 @@ impl Controller {
             };
             let leader = partition.leadership.as_ref().map(|known| known.leader);
             if leader.is_some() && leader != partition.assignment.replicas.first().copied() {
-                self.work(id).strategy = Some(Strategy::Preferred);
+                // A shutdown of the leader goes before.
+                self.work(id).strategy.get_or_insert(Strategy::Preferred);
             }
         }
     }

@@ -12,6 +12,7 @@ use common::{
 
 use crate::{
     assignment::Assignment,
+    election::Strategy,
     request::BrokerRequest,
     states::{Leadership, PartitionState},
 };
@@ -88,11 +89,19 @@ pub(crate) struct Hearers {
     pub(crate) bounced: BTreeSet<BrokerId>,
 }
 
+/// What is to be decided for one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Todo {
+    /// An election that was asked for; another one is held if the leader is gone.
+    pub(crate) strategy: Option<Strategy>,
+    pub(crate) hearers: Hearers,
+}
+
 /// What one write, or one partition without a write, leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A partition; the write, if any, is one of its leadership.
-    Partition { partition: TopicPartition, write: Option<usize>, hearers: Hearers },
+    Partition { partition: TopicPartition, write: Option<usize>, todo: Todo },
     /// A topic's znode.
     Topic { name: Arc<str>, write: usize },
     /// A topic's replicas are told to delete.

@@ -9,6 +9,7 @@
 //! `unclean t`, `conflict t-0` speak for themselves. `start` begins the term.
 
 mod golden;
+mod random;
 mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _};
