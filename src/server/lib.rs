@@ -1,3 +1,18 @@
 //! The broker: one handler per API, controller loop, start and stop.
 
+mod broker;
+pub mod controller;
+pub mod dynamic_config;
+mod errors;
+mod handlers;
+mod listeners;
 pub mod logging;
+mod producer_ids;
+mod registration;
+mod replica_requests;
+mod request_context;
+pub mod run;
+mod session_file;
+pub mod start;
+mod topic_configs;
+mod topic_settings;

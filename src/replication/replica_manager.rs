@@ -1,0 +1,175 @@
+//! The partitions of this broker, by name, and how the controller's word changes them.
+//! Source: `kafka.server.ReplicaManager`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch},
+    topic::{TopicPartition, Uuid},
+};
+use parking_lot::RwLock;
+use partition::leader::Leadership;
+use storage::log_manager::{LogManager, NewLog};
+use tracing::{info, warn};
+
+use crate::{partition::Partition, topic_settings::TopicSettings};
+
+/// Who may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only the leader.
+    LeaderOnly,
+    /// Any replica: for tools that compare replicas.
+    AnyReplica,
+}
+
+/// The partitions that this broker hosts. Shared; the lock is held for one look-up or one change.
+pub struct ReplicaManager {
+    local: BrokerId,
+    logs: Arc<LogManager>,
+    topics: RwLock<HashMap<Arc<str>, BTreeMap<i32, Arc<Partition>>>>,
+}
+
+/// The controller's word on one partition. Source: `LeaderAndIsrRequest.json`.
+#[derive(Clone, Debug)]
+pub struct LeaderAndIsr {
+    /// The partition.
+    pub topic_partition: TopicPartition,
+    /// The topic's id, where it has one.
+    pub topic_id: Option<Uuid>,
+    /// The leader; `BrokerId::NONE` while there is none.
+    pub leader: BrokerId,
+    /// Epoch, in-sync set and assignment.
+    pub leadership: Leadership,
+    /// Whether the partition was just made, so that a missing log is no loss.
+    pub is_new: bool,
+}
+
+impl ReplicaManager {
+    /// A manager without partitions: the controller names them.
+    pub fn new(local: BrokerId, logs: Arc<LogManager>) -> ReplicaManager {
+        ReplicaManager { local, logs, topics: RwLock::new(HashMap::new()) }
+    }
+
+    /// A partition, where this broker hosts it.
+    pub fn get(&self, topic: &str, partition: i32) -> Option<Arc<Partition>> {
+        self.topics.read().get(topic)?.get(&partition).cloned()
+    }
+
+    /// Every partition, in no order of topics.
+    pub fn all(&self) -> Vec<Arc<Partition>> {
+        self.topics.read().values().flat_map(|topic| topic.values().cloned()).collect()
+    }
+
+    /// How many partitions there are.
+    pub fn len(&self) -> usize {
+        self.topics.read().values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.topics.read().is_empty()
+    }
+
+    /// Takes the controller's word on a partition: makes its log where it is missing, leads or follows.
+    /// May touch the disk. `settings` gives the topic's where a log must be made.
+    pub fn apply(
+        &self,
+        word: LeaderAndIsr,
+        settings: &dyn Fn(&str) -> Arc<TopicSettings>,
+    ) -> Result<(), ErrorCode> {
+        if !word.leadership.replicas.contains(&self.local) {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        let name = &word.topic_partition;
+        let partition = match self.get(&name.topic, name.partition) {
+            Some(partition) => partition,
+            None => self.host(&word, settings)?,
+        };
+        if let (Some(ours), Some(theirs)) = (partition.topic_id(), word.topic_id)
+            && ours != theirs
+        {
+            return Err(ErrorCode::InconsistentTopicId);
+        }
+        let current = partition.leader_epoch();
+        if current != LeaderEpoch::NONE && word.leadership.epoch <= current {
+            let newer_state = word.leadership.partition_epoch > partition.partition_epoch();
+            let same_epoch = word.leadership.epoch == current;
+            if !(same_epoch && newer_state) {
+                return Err(ErrorCode::StaleControllerEpoch);
+            }
+        }
+        if word.leader == self.local {
+            info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, "became leader");
+            partition.lead(word.leadership);
+        } else {
+            info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, leader = word.leader.0, "became follower");
+            partition.follow(word.leader, word.leadership.epoch, word.leadership.partition_epoch);
+        }
+        Ok(())
+    }
+
+    fn host(
+        &self,
+        word: &LeaderAndIsr,
+        settings: &dyn Fn(&str) -> Arc<TopicSettings>,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        let name = &word.topic_partition;
+        let settings = settings(&name.topic);
+        let new = NewLog {
+            partition: name.clone(),
+            topic_id: word.topic_id,
+            config: Some(settings.log.clone()),
+            is_new: word.is_new,
+        };
+        let log = self.logs.get_or_create(&new);
+        let log = log.map_err(|error| {
+            warn!(partition = %name, error = &error as &dyn std::error::Error, "no log for the partition");
+            ErrorCode::KafkaStorageError
+        })?;
+        let topic_id = log.topic_id().or(word.topic_id);
+        let partition = Partition::new(name.clone(), topic_id, self.local, log, settings);
+        let partition = Arc::new(partition);
+        let mut topics = self.topics.write();
+        let partitions = topics.entry(name.topic.clone()).or_default();
+        Ok(partitions.entry(name.partition).or_insert(partition).clone())
+    }
+
+    /// Takes new settings of a topic.
+    pub fn configure(&self, topic: &str, settings: &Arc<TopicSettings>) {
+        let partitions: Vec<_> = match self.topics.read().get(topic) {
+            Some(partitions) => partitions.values().cloned().collect(),
+            None => return,
+        };
+        for partition in partitions {
+            partition.configure(settings);
+        }
+    }
+
+    /// Stops hosting a partition; with `delete`, its log goes too. One that is not hosted is fine, but its log is
+    /// still deleted.
+    pub fn stop(&self, name: &TopicPartition, delete: bool) -> Result<(), ErrorCode> {
+        let removed = {
+            let mut topics = self.topics.write();
+            let removed = topics.get_mut(&name.topic).and_then(|all| all.remove(&name.partition));
+            if topics.get(&name.topic).is_some_and(BTreeMap::is_empty) {
+                topics.remove(&name.topic);
+            }
+            removed
+        };
+        if let Some(partition) = removed {
+            partition.retire();
+        }
+        if delete {
+            self.logs.delete(name).map_err(|error| {
+                warn!(partition = %name, error = &error as &dyn std::error::Error, "could not delete the log");
+                ErrorCode::KafkaStorageError
+            })?;
+        }
+        Ok(())
+    }
+}

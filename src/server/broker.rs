@@ -1,0 +1,101 @@
+//! The broker: what its handlers share, and what the request loop calls.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use common::{
+    config::broker::BrokerConfig,
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch},
+    properties::Properties,
+};
+use metadata::cache::MetadataCache;
+use network::service::{Request, Service, Step};
+use rand::Rng;
+use replication::{
+    fetch_session::SessionCache, partition::Partition, replica_manager::ReplicaManager,
+};
+use storage::log_manager::LogManager;
+use zk::store::ZkStore;
+
+use crate::{
+    controller::ControllerHandle, handlers, producer_ids::ProducerIds, topic_configs::TopicConfigs,
+};
+
+/// A running broker, as its handlers see it. Never changes but through what it holds.
+pub(crate) struct Broker {
+    pub config: Arc<BrokerConfig>,
+    pub id: BrokerId,
+    pub cluster_id: String,
+    pub zk: Arc<dyn ZkStore>,
+    pub logs: Arc<LogManager>,
+    pub replicas: Arc<ReplicaManager>,
+    pub metadata: Arc<MetadataCache>,
+    pub topic_configs: Arc<TopicConfigs>,
+    pub fetch_sessions: SessionCache,
+    pub producer_ids: ProducerIds,
+    pub controller: ControllerHandle,
+    /// Version of the `/feature` znode; -1 where it was never seen.
+    pub features_epoch: AtomicI64,
+}
+
+impl Broker {
+    /// A partition of this broker. NOT_LEADER_OR_FOLLOWER where the cluster has it and this broker does not.
+    /// Source: `ReplicaManager.getPartitionOrError`.
+    pub(crate) fn hosted_partition(
+        &self,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(hosted) = self.replicas.get(topic, partition) {
+            if hosted.log().log_directory().is_offline() {
+                return Err(ErrorCode::KafkaStorageError);
+            }
+            return Ok(hosted);
+        }
+        let known = self.metadata.load().partition(topic, partition).is_some();
+        Err(if known { ErrorCode::NotLeaderOrFollower } else { ErrorCode::UnknownTopicOrPartition })
+    }
+
+    /// The leader of a partition as far as this broker knows: what it was told itself, else the cluster's metadata.
+    pub(crate) fn known_leader(&self, topic: &str, partition: i32) -> (BrokerId, LeaderEpoch) {
+        if let Some(hosted) = self.replicas.get(topic, partition) {
+            return hosted.leader();
+        }
+        let snapshot = self.metadata.load();
+        let known = snapshot.partition(topic, partition);
+        known
+            .map_or((BrokerId::NONE, LeaderEpoch::NONE), |known| (known.leader, known.leader_epoch))
+    }
+
+    /// Creates a topic that a client asked for. The code is what Metadata answers for it meanwhile.
+    pub(crate) async fn auto_create_topic(&self, name: &str) -> ErrorCode {
+        self.controller.auto_create_topic(name).await
+    }
+
+    /// A topic's own settings as they stand in ZooKeeper, or as last seen where it does not answer.
+    pub(crate) async fn topic_overrides(&self, topic: &str) -> Properties {
+        self.topic_configs.read(&*self.zk, topic).await
+    }
+
+    /// Version of the `/feature` znode, which ApiVersions tells.
+    pub(crate) fn features_epoch(&self) -> i64 {
+        self.features_epoch.load(Ordering::Relaxed)
+    }
+
+    /// A number for a fetch session.
+    pub(crate) fn random_session_id(&self) -> i32 {
+        rand::rng().random_range(1..=i32::MAX)
+    }
+}
+
+/// The broker as the network calls it.
+pub(crate) struct Requests(pub Arc<Broker>);
+
+impl Service for Requests {
+    fn start(&self, request: Request) -> Step {
+        handlers::start(&self.0, request)
+    }
+}

@@ -1,0 +1,130 @@
+//! The one place where what went wrong becomes a code of the protocol. Source: `Errors.forException`.
+
+use common::{error_code::ErrorCode, topic::TopicPartition};
+use record::{
+    convert::ConvertError, produce_version::ProduceVersionError, validate::ValidationError,
+};
+use replication::partition::{AccessError, ProduceError};
+use storage::{
+    error::{AppendError, LogError},
+    producer_state::ProducerError,
+};
+
+/// Why a partition's records are refused, as the answer tells it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub code: ErrorCode,
+    /// Kafka's text; most codes come without one.
+    pub message: Option<String>,
+    /// The records at fault, by their place in the batch.
+    pub record_errors: Vec<(i32, Option<String>)>,
+    /// Whether Kafka tells the log's start with this error.
+    pub tells_log_start: bool,
+}
+
+impl Refusal {
+    /// A code alone.
+    pub(crate) fn of(code: ErrorCode) -> Refusal {
+        Refusal { code, message: None, record_errors: Vec::new(), tells_log_start: false }
+    }
+
+    fn telling_log_start(mut self) -> Refusal {
+        self.tells_log_start = true;
+        self
+    }
+}
+
+/// A partition that cannot be used now.
+pub(crate) fn of_access(error: AccessError) -> ErrorCode {
+    match error {
+        AccessError::NotLeader => ErrorCode::NotLeaderOrFollower,
+        AccessError::FencedEpoch => ErrorCode::FencedLeaderEpoch,
+        AccessError::UnknownEpoch => ErrorCode::UnknownLeaderEpoch,
+    }
+}
+
+/// A log that cannot answer.
+pub(crate) fn of_log(error: &LogError) -> ErrorCode {
+    match error {
+        LogError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        LogError::Offline(_) | LogError::Fault(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+/// Records that cannot be given in an old format.
+pub(crate) fn of_conversion(error: &ConvertError) -> ErrorCode {
+    match error {
+        ConvertError::Zstd => ErrorCode::UnsupportedCompressionType,
+        ConvertError::Batch(_) | ConvertError::Records(_) => ErrorCode::CorruptMessage,
+    }
+}
+
+/// Records that the version of a produce request may not carry.
+pub(crate) fn of_produce_version(error: &ProduceVersionError) -> Refusal {
+    Refusal::of(match error {
+        ProduceVersionError::NoBatch(_)
+        | ProduceVersionError::Magic(_)
+        | ProduceVersionError::SeveralBatches(_) => ErrorCode::InvalidRecord,
+        ProduceVersionError::Zstd(_) => ErrorCode::UnsupportedCompressionType,
+        ProduceVersionError::Corrupt(_) => ErrorCode::CorruptMessage,
+    })
+}
+
+/// A batch that breaks the rules.
+pub(crate) fn of_validation(error: &ValidationError, partition: &TopicPartition) -> Refusal {
+    match error {
+        ValidationError::NoBatches => Refusal::of(ErrorCode::None),
+        ValidationError::Corrupt(_) => Refusal::of(ErrorCode::CorruptMessage),
+        ValidationError::TooLarge { .. } => Refusal::of(ErrorCode::MessageTooLarge),
+        ValidationError::Unreadable(_) => {
+            Refusal::of(ErrorCode::UnknownServerError).telling_log_start()
+        }
+        ValidationError::Invalid(_) => Refusal::of(ErrorCode::InvalidRecord).telling_log_start(),
+        ValidationError::Records(errors) => {
+            let code = if errors.has_invalid_timestamp {
+                ErrorCode::InvalidTimestamp
+            } else {
+                ErrorCode::InvalidRecord
+            };
+            let each = errors.errors.iter();
+            let record_errors =
+                each.map(|error| (error.index, Some(error.message(partition)))).collect();
+            let message = Some(errors.message(partition));
+            Refusal { code, message, record_errors, tells_log_start: true }
+        }
+    }
+}
+
+/// A produce that is refused.
+pub(crate) fn of_produce(error: &ProduceError) -> Refusal {
+    match error {
+        ProduceError::Access(error) => Refusal::of(of_access(*error)),
+        ProduceError::NotEnoughReplicas(_) => {
+            Refusal::of(ErrorCode::NotEnoughReplicas).telling_log_start()
+        }
+        ProduceError::Append(error) => of_append(error),
+    }
+}
+
+fn of_append(error: &AppendError) -> Refusal {
+    match error {
+        AppendError::Producer(error) => {
+            let code = match error {
+                ProducerError::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+                ProducerError::OutOfOrderSequence { .. }
+                | ProducerError::NewEpochSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
+                ProducerError::ExpectedTransactional { .. } => ErrorCode::InvalidTxnState,
+                ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
+            };
+            Refusal::of(code).telling_log_start()
+        }
+        AppendError::LargerThanSegment { .. } => Refusal::of(ErrorCode::RecordListTooLarge),
+        AppendError::Corrupt(_) => Refusal::of(ErrorCode::CorruptMessage),
+        AppendError::OffsetsOutOfOrder { .. } | AppendError::UnexpectedOffset { .. } => {
+            Refusal::of(ErrorCode::UnknownServerError).telling_log_start()
+        }
+        AppendError::DiskFull(_) | AppendError::Offline(_) | AppendError::Fault(_) => {
+            Refusal::of(ErrorCode::KafkaStorageError)
+        }
+    }
+}

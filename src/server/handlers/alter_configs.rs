@@ -1,0 +1,94 @@
+//! AlterConfigs (API key 33): replaces all settings of a topic. Source: `ZkAdminManager.alterConfigs`.
+
+use std::collections::HashSet;
+
+use common::{error_code::ErrorCode, properties::Properties};
+use kafka_protocol::messages::{
+    AlterConfigsRequest, AlterConfigsResponse, alter_configs_request::AlterConfigsResource,
+    alter_configs_response,
+};
+
+use crate::{
+    broker::Broker,
+    controller::configs::Alteration,
+    handlers::{
+        config_resources::{Failure, ResourceType},
+        text,
+    },
+};
+
+pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
+    let mut responses = Vec::new();
+    let unknown =
+        |resource: &AlterConfigsResource| ResourceType::of(resource.resource_type).is_none();
+    let refused = request.resources.iter().any(unknown);
+    let mut seen = HashSet::new();
+    let mut twice = HashSet::new();
+    for resource in &request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        if !seen.insert(key.clone()) {
+            twice.insert(key);
+        }
+    }
+    for resource in request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        let result = if refused {
+            Err(Failure::of(ErrorCode::InvalidRequest))
+        } else if twice.contains(&key) {
+            Err(Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once."))
+        } else {
+            alter(broker, &resource, request.validate_only).await
+        };
+        let (code, message) = match result {
+            Ok(()) => (ErrorCode::None, None),
+            Err(failure) => (failure.code, failure.message),
+        };
+        responses.push(
+            alter_configs_response::AlterConfigsResourceResponse::default()
+                .with_resource_type(resource.resource_type)
+                .with_resource_name(resource.resource_name)
+                .with_error_code(code.code())
+                .with_error_message(message.as_deref().map(text)),
+        );
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+async fn alter(
+    broker: &Broker,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), Failure> {
+    let invalid = |message: &str| Failure::with(ErrorCode::InvalidRequest, message);
+    let mut configs = Properties::new();
+    for config in &resource.configs {
+        let Some(value) = &config.value else {
+            let message = format!("Null value not supported for : {}", &*config.name);
+            return Err(invalid(&message));
+        };
+        if configs.insert(config.name.to_string(), value.to_string()).is_some() {
+            return Err(invalid("Error due to duplicate config keys"));
+        }
+    }
+    if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
+        return Err(unsupported(resource.resource_type));
+    }
+    let alteration = Alteration::Replace(configs);
+    let altered =
+        broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
+    altered.await.map_err(|error| Failure { code: error.code, message: error.message })
+}
+
+/// Configs of brokers and loggers cannot be changed while the broker runs, not yet.
+pub(crate) fn unsupported(resource_type: i8) -> Failure {
+    let kind = match ResourceType::of(resource_type) {
+        Some(ResourceType::Broker) => "BROKER",
+        Some(ResourceType::BrokerLogger) => "BROKER_LOGGER",
+        Some(ResourceType::ClientMetrics) => "CLIENT_METRICS",
+        _ => "UNKNOWN",
+    };
+    Failure::with(
+        ErrorCode::InvalidRequest,
+        format!("AlterConfigs is only supported for topics, but resource type is {kind}"),
+    )
+}

@@ -1,0 +1,66 @@
+//! What the requests on configs share: their resources, and why one is refused.
+
+use common::error_code::ErrorCode;
+
+use crate::broker::Broker;
+
+/// What has configs. Source: `ConfigResource.Type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResourceType {
+    Topic,
+    Broker,
+    BrokerLogger,
+    ClientMetrics,
+}
+
+impl ResourceType {
+    /// The type of a number on the wire.
+    pub(crate) fn of(number: i8) -> Option<ResourceType> {
+        match number {
+            2 => Some(ResourceType::Topic),
+            4 => Some(ResourceType::Broker),
+            8 => Some(ResourceType::BrokerLogger),
+            16 => Some(ResourceType::ClientMetrics),
+            _ => None,
+        }
+    }
+}
+
+/// Why a resource is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub code: ErrorCode,
+    pub message: Option<String>,
+}
+
+impl Failure {
+    /// A code with Kafka's general text for it.
+    pub(crate) fn of(code: ErrorCode) -> Failure {
+        Failure { code, message: Some(code.message().to_owned()) }
+    }
+
+    /// A code with a text of its own.
+    pub(crate) fn with(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure { code, message: Some(message.into()) }
+    }
+
+    /// A code that Kafka sends without text.
+    pub(crate) fn silent(code: ErrorCode) -> Failure {
+        Failure { code, message: None }
+    }
+}
+
+/// A broker's resource is named by its id, and asked of that broker. `or` is what Kafka's text adds to the id.
+pub(crate) fn check_broker_name(broker: &Broker, name: &str, or: &str) -> Result<(), Failure> {
+    let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
+    let id: i32 = name
+        .parse()
+        .map_err(|_| invalid(format!("Broker id must be an integer, but it is: {name}")))?;
+    if id != broker.id.0 {
+        let expected = broker.id;
+        return Err(invalid(format!(
+            "Unexpected broker id, expected {expected}{or} but received {name}"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! Fetch (API key 1): reads partitions into file regions, waits for enough bytes, keeps sessions.
+//! Source: `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages`, `Partition.fetchRecords`.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{
+    clock,
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch, Offset},
+    topic::Uuid,
+};
+use kafka_protocol::messages::FetchRequest;
+use network::service::{Response, Step};
+use record::{
+    batch::{Batch, Batches},
+    compression::{BrokerCompression, Codec},
+    convert::{OldFormat, down_convert},
+};
+use replication::{
+    fetch_session::{Answered, FetchContext, FetchTarget, PartitionKey, SessionRequest, TopicKey},
+    partition::{ChangeWaiter, Partition},
+    replica_manager::Access,
+};
+
+use crate::{
+    broker::Broker,
+    errors,
+    handlers::{
+        self,
+        fetch_response::{FetchResponse, PartitionAnswer, Records, TopicAnswer, encode},
+    },
+    request_context::RequestContext,
+};
+
+/// First version with sessions. Source: KIP-227.
+const SESSIONS: i16 = 7;
+/// First version that names topics by id. Source: KIP-516.
+const TOPIC_IDS: i16 = 13;
+/// First version where a consumer may read from a follower. Source: KIP-392.
+const FOLLOWER_READS: i16 = 11;
+
+/// Bytes that one batch may have once it is decompressed for an old client.
+const CONVERTED_BYTES_MAX: usize = 256 << 20;
+
+/// What a fetch asks, beside its partitions.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// The follower that asks; `BrokerId(-1)` for a consumer.
+    replica: BrokerId,
+    read_committed: bool,
+    bytes_min: usize,
+    bytes_max: usize,
+    /// Versions before 3 keep to the limits even where not one batch fits.
+    hard_limit: bool,
+    /// The format of a client that reads no record batches.
+    old_format: Option<OldFormat>,
+    version: i16,
+}
+
+/// One pass over the partitions.
+struct Pass {
+    answers: Vec<PartitionAnswer>,
+    bytes: usize,
+    /// An error or a divergence: answered without waiting.
+    must_answer: bool,
+    hosted: Vec<Arc<Partition>>,
+}
+
+pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchRequest) -> Step {
+    let terms = terms(broker, &ctx, &request);
+    let context = match begin(broker, &ctx, &request, terms) {
+        Ok(context) => context,
+        Err(error) => {
+            let response = FetchResponse { error: Some(error), ..FetchResponse::default() };
+            return Step::Reply(Response::of_pieces(encode(&ctx, response)));
+        }
+    };
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let pass = read_all(broker, &context, terms);
+    if pass.must_answer
+        || pass.bytes >= terms.bytes_min
+        || wait.is_zero()
+        || context.targets().is_empty()
+    {
+        return Step::Reply(finish(broker, &ctx, &context, pass));
+    }
+    let broker = broker.clone();
+    let reply = async move {
+        let pass = wait_for_bytes(&broker, &context, terms, wait, pass).await;
+        finish(&broker, &ctx, &context, pass)
+    };
+    Step::Wait { overlap: true, reply: Box::pin(reply) }
+}
+
+fn terms(broker: &Broker, ctx: &RequestContext, request: &FetchRequest) -> Terms {
+    let version = ctx.api_version;
+    let replica = if version >= 15 { request.replica_state.replica_id } else { request.replica_id };
+    let limit = usize::try_from(broker.config.fetch_max_bytes).unwrap_or(0);
+    let clamp = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
+    let from_follower = replica.0 >= 0;
+    let asked = if version < 3 { usize::MAX } else { clamp(request.max_bytes) };
+    // Only consumers are bounded by `fetch.max.bytes`.
+    let bytes_max = if from_follower { asked } else { asked.min(limit) };
+    Terms {
+        replica: BrokerId(replica.0),
+        read_committed: version >= 4 && request.isolation_level == 1,
+        bytes_min: clamp(request.min_bytes).min(bytes_max),
+        bytes_max,
+        hard_limit: version <= 2,
+        old_format: match version {
+            0 | 1 => Some(OldFormat::Magic0),
+            2 | 3 => Some(OldFormat::Magic1),
+            _ => None,
+        },
+        version,
+    }
+}
+
+fn begin(
+    broker: &Broker,
+    ctx: &RequestContext,
+    request: &FetchRequest,
+    terms: Terms,
+) -> Result<FetchContext, ErrorCode> {
+    let by_id = ctx.api_version >= TOPIC_IDS;
+    let key = |name: &str, id: uuid::Uuid, partition: i32| {
+        let topic =
+            if by_id { TopicKey::Id(Uuid(id.as_u128())) } else { TopicKey::Name(name.into()) };
+        PartitionKey { topic, partition }
+    };
+    let mut targets = Vec::new();
+    for topic in &request.topics {
+        for asked in &topic.partitions {
+            let target = FetchTarget {
+                current_leader_epoch: LeaderEpoch(asked.current_leader_epoch),
+                fetch_offset: Offset(asked.fetch_offset),
+                last_fetched_epoch: LeaderEpoch(asked.last_fetched_epoch),
+                log_start_offset: Offset(asked.log_start_offset),
+                max_bytes: asked.partition_max_bytes,
+            };
+            targets.push((key(&topic.topic, topic.topic_id, asked.partition), target));
+        }
+    }
+    if ctx.api_version < SESSIONS {
+        return Ok(FetchContext::sessionless(targets));
+    }
+    let mut forgotten = Vec::new();
+    for topic in &request.forgotten_topics_data {
+        let keys = topic.partitions.iter().map(|one| key(&topic.topic, topic.topic_id, *one));
+        forgotten.extend(keys);
+    }
+    let session = SessionRequest {
+        session_id: request.session_id,
+        epoch: request.session_epoch,
+        uses_topic_ids: by_id,
+        from_follower: terms.replica.0 >= 0,
+    };
+    broker.fetch_sessions.begin(session, targets, &forgotten, clock::now())
+}
+
+fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
+    let targets = context.targets();
+    let mut pass = Pass {
+        answers: Vec::with_capacity(targets.len()),
+        bytes: 0,
+        must_answer: false,
+        hosted: Vec::with_capacity(targets.len()),
+    };
+    for (key, target) in targets {
+        let left = terms.bytes_max.saturating_sub(pass.bytes);
+        let first = pass.bytes == 0 && !terms.hard_limit;
+        let answer = match hosted(broker, key) {
+            Ok(partition) => {
+                let read = read(&partition, key.partition, target, terms, left, first);
+                pass.hosted.push(partition);
+                read
+            }
+            Err(error) => Err(error),
+        };
+        let answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
+        pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
+        pass.bytes += answer.records.len();
+        pass.answers.push(answer);
+    }
+    pass
+}
+
+fn hosted(broker: &Broker, key: &PartitionKey) -> Result<Arc<Partition>, ErrorCode> {
+    match &key.topic {
+        TopicKey::Name(name) => broker.hosted_partition(name, key.partition),
+        TopicKey::Id(id) => {
+            let snapshot = broker.metadata.load();
+            let topic = snapshot.topic_by_id(*id).ok_or(ErrorCode::UnknownTopicId)?;
+            let partition = broker.hosted_partition(&topic.name, key.partition)?;
+            if partition.topic_id().is_some_and(|ours| ours != *id) {
+                return Err(ErrorCode::InconsistentTopicId);
+            }
+            Ok(partition)
+        }
+    }
+}
+
+fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -> PartitionAnswer {
+    let mut answer = PartitionAnswer::failed(key.partition, error);
+    let moved = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
+    if moved && version >= 16 {
+        let name = match &key.topic {
+            TopicKey::Name(name) => Some(name.clone()),
+            TopicKey::Id(id) => {
+                broker.metadata.load().topic_by_id(*id).map(|topic| topic.name.clone())
+            }
+        };
+        answer.current_leader = name.map(|name| broker.known_leader(&name, key.partition));
+    }
+    answer
+}
+
+fn read(
+    partition: &Partition,
+    index: i32,
+    target: &FetchTarget,
+    terms: Terms,
+    left: usize,
+    first: bool,
+) -> Result<PartitionAnswer, ErrorCode> {
+    let from_follower = terms.replica.0 >= 0;
+    let may_be_follower = terms.version >= FOLLOWER_READS && !from_follower;
+    let access = if may_be_follower { Access::AnyReplica } else { Access::LeaderOnly };
+    partition.check_access(access, target.current_leader_epoch).map_err(errors::of_access)?;
+    if from_follower && !partition.has_replica(terms.replica) {
+        // Where the epoch is known to be right, it is the assignment that the follower is ahead of.
+        let told_epoch = target.current_leader_epoch != LeaderEpoch::NONE;
+        return Err(if told_epoch {
+            ErrorCode::UnknownLeaderEpoch
+        } else {
+            ErrorCode::NotLeaderOrFollower
+        });
+    }
+    let log = partition.log();
+    let mut answer = PartitionAnswer {
+        partition: index,
+        error: ErrorCode::None,
+        high_watermark: log.high_watermark(),
+        last_stable_offset: log.last_stable_offset(),
+        log_start_offset: log.start_offset(),
+        diverging_epoch: None,
+        current_leader: None,
+        aborted_transactions: terms.read_committed.then(Vec::new),
+        preferred_read_replica: BrokerId::NONE,
+        records: Records::Memory(Bytes::new()),
+    };
+    if target.last_fetched_epoch != LeaderEpoch::NONE
+        && let Some(diverging) = diverging(partition, target)?
+    {
+        answer.diverging_epoch = Some(diverging);
+        return Ok(answer);
+    }
+    let up_to = if from_follower {
+        log.end_offset()
+    } else if terms.read_committed {
+        answer.last_stable_offset
+    } else {
+        answer.high_watermark
+    };
+    let limit = left.min(usize::try_from(target.max_bytes).unwrap_or(0));
+    let read = log.read(target.fetch_offset, limit, first, up_to);
+    let read = read.map_err(|error| errors::of_log(&error))?;
+    if from_follower {
+        partition.follower_fetched(terms.replica, target.fetch_offset);
+        answer.high_watermark = log.high_watermark();
+    }
+    // From version 3 on a first batch that does not fit is left out, so that the client does not take it for whole.
+    let is_empty = read.bytes == 0 || (read.first_batch_incomplete && !terms.hard_limit);
+    if terms.read_committed && !is_empty {
+        let upper = log.upper_bound(&read).map_err(|error| errors::of_log(&error))?;
+        let aborted = log.aborted_transactions(target.fetch_offset, upper);
+        let aborted = aborted.map_err(|error| errors::of_log(&error))?;
+        let pairs = aborted.into_iter().map(|aborted| (aborted.producer_id, aborted.first_offset));
+        answer.aborted_transactions = Some(pairs.collect());
+    }
+    if !is_empty {
+        answer.records = Records::Files(read.regions);
+        convert_for(partition, terms, target, &mut answer)?;
+    }
+    Ok(answer)
+}
+
+/// Where the asker's log and this one part, if they do. Source: KIP-595.
+fn diverging(
+    partition: &Partition,
+    target: &FetchTarget,
+) -> Result<Option<(LeaderEpoch, Offset)>, ErrorCode> {
+    let end = partition.log().end_offset_for_epoch(target.last_fetched_epoch);
+    let (epoch, end) = end.ok_or(ErrorCode::OffsetOutOfRange)?;
+    let parted = epoch < target.last_fetched_epoch || end < target.fetch_offset;
+    Ok(parted.then_some((epoch, end)))
+}
+
+/// Old clients get old formats; only then are records read into memory.
+fn convert_for(
+    partition: &Partition,
+    terms: Terms,
+    target: &FetchTarget,
+    answer: &mut PartitionAnswer,
+) -> Result<(), ErrorCode> {
+    let settings = partition.settings();
+    let stores_zstd =
+        matches!(settings.compression, BrokerCompression::Always(to) if to.codec() == Codec::Zstd);
+    if terms.version < 10 && stores_zstd {
+        return Err(ErrorCode::UnsupportedCompressionType);
+    }
+    let Some(format) = terms.old_format else { return Ok(()) };
+    let Records::Files(regions) = &answer.records else { return Ok(()) };
+    let converted = tokio::task::block_in_place(|| {
+        let bytes = handlers::read_regions(regions)?;
+        let is_newer = |batch: Batch| batch.header.magic > format.magic();
+        if !Batches::new(&bytes).flatten().any(is_newer) {
+            return Ok(None);
+        }
+        if !settings.down_conversion {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
+        down_convert(&bytes, format, target.fetch_offset, CONVERTED_BYTES_MAX)
+            .map(|converted| Some(Bytes::from(converted)))
+            .map_err(|error| errors::of_conversion(&error))
+    })?;
+    if let Some(converted) = converted {
+        answer.records = Records::Memory(converted);
+    }
+    Ok(())
+}
+
+async fn wait_for_bytes(
+    broker: &Broker,
+    context: &FetchContext,
+    terms: Terms,
+    wait: Duration,
+    mut pass: Pass,
+) -> Pass {
+    let deadline = clock::now() + wait;
+    let waiter = ChangeWaiter::new(std::mem::take(&mut pass.hosted));
+    loop {
+        // What changed before the waiter was registered is seen here.
+        pass = read_all(broker, context, terms);
+        if pass.must_answer || pass.bytes >= terms.bytes_min {
+            return pass;
+        }
+        if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
+            return pass;
+        }
+    }
+}
+
+fn finish(broker: &Broker, ctx: &RequestContext, context: &FetchContext, pass: Pass) -> Response {
+    let answered: Vec<Answered> = pass
+        .answers
+        .iter()
+        .map(|answer| Answered {
+            has_records: answer.records.len() > 0,
+            high_watermark: answer.high_watermark,
+            log_start_offset: answer.log_start_offset,
+            is_error: !answer.error.is_none(),
+            is_special: answer.diverging_epoch.is_some(),
+        })
+        .collect();
+    let random_id = || broker.random_session_id();
+    let sent = broker.fetch_sessions.finish(context, &answered, clock::now(), &random_id);
+    let mut response = FetchResponse::default();
+    match sent {
+        Err(error) => response.error = Some(error),
+        Ok(sent) => {
+            response.session_id = sent.session_id;
+            let answers = context.targets().iter().zip(pass.answers).zip(sent.send);
+            for (((key, _), answer), send) in answers {
+                if send {
+                    put(&mut response.topics, key, answer);
+                }
+            }
+        }
+    }
+    if ctx.api_version >= 16 {
+        let all = response.topics.iter().flat_map(|topic| &topic.partitions);
+        let leaders: Vec<BrokerId> =
+            all.filter_map(|answer| Some(answer.current_leader?.0)).collect();
+        response.node_endpoints = handlers::node_endpoints(broker, ctx, &leaders);
+    }
+    Response::of_pieces(encode(ctx, response))
+}
+
+/// Adds an answer to its topic's: neighbours of one topic share an entry.
+fn put(topics: &mut Vec<TopicAnswer>, key: &PartitionKey, answer: PartitionAnswer) {
+    let (name, id) = match &key.topic {
+        TopicKey::Name(name) => (name.clone(), Uuid::ZERO),
+        TopicKey::Id(id) => ("".into(), *id),
+    };
+    match topics.last_mut() {
+        Some(last) if last.name == name && last.id == id => last.partitions.push(answer),
+        _ => topics.push(TopicAnswer { name, id, partitions: vec![answer] }),
+    }
+}

@@ -1,0 +1,37 @@
+//! FindCoordinator (API key 10). Groups and transactions are not served yet: every key gets
+//! COORDINATOR_NOT_AVAILABLE, which clients retry.
+
+use common::error_code::ErrorCode;
+use kafka_protocol::messages::{
+    self, FindCoordinatorRequest, FindCoordinatorResponse, find_coordinator_response::Coordinator,
+};
+
+use crate::request_context::RequestContext;
+
+/// First version that asks for several keys at once. Source: KIP-699.
+const BATCHED: i16 = 4;
+
+pub(crate) fn handle(
+    ctx: &RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse {
+    let error = ErrorCode::CoordinatorNotAvailable;
+    let nobody = messages::BrokerId(-1);
+    let response = FindCoordinatorResponse::default();
+    if ctx.api_version < BATCHED {
+        let response = response.with_error_code(error.code()).with_node_id(nobody).with_port(-1);
+        if ctx.api_version == 0 {
+            return response;
+        }
+        return response.with_error_message(Some(error.message().into()));
+    }
+    let answers = request.coordinator_keys.into_iter().map(|key| {
+        Coordinator::default()
+            .with_key(key)
+            .with_error_code(error.code())
+            .with_error_message(Some(error.message().into()))
+            .with_node_id(nobody)
+            .with_port(-1)
+    });
+    response.with_coordinators(answers.collect())
+}

@@ -1,0 +1,89 @@
+//! IncrementalAlterConfigs (API key 44): changes single settings of a topic. Source: KIP-339, `ConfigAdminManager`.
+
+use std::collections::HashSet;
+
+use common::error_code::ErrorCode;
+use kafka_protocol::messages::{
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    incremental_alter_configs_request::AlterConfigsResource,
+    incremental_alter_configs_response::AlterConfigsResourceResponse,
+};
+
+use crate::{
+    broker::Broker,
+    controller::configs::{Alteration, Operation},
+    handlers::{
+        alter_configs::unsupported,
+        config_resources::{Failure, ResourceType},
+        text,
+    },
+};
+
+pub(crate) async fn handle(
+    broker: &Broker,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let mut seen = HashSet::new();
+    let mut twice = HashSet::new();
+    for resource in &request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        if !seen.insert(key.clone()) {
+            twice.insert(key);
+        }
+    }
+    let mut responses = Vec::new();
+    for resource in request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        let result = if twice.contains(&key) {
+            Err(Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once."))
+        } else {
+            alter(broker, &resource, request.validate_only).await
+        };
+        let (code, message) = match result {
+            Ok(()) => (ErrorCode::None, None),
+            Err(failure) => (failure.code, failure.message),
+        };
+        responses.push(
+            AlterConfigsResourceResponse::default()
+                .with_resource_type(resource.resource_type)
+                .with_resource_name(resource.resource_name)
+                .with_error_code(code.code())
+                .with_error_message(message.as_deref().map(text)),
+        );
+    }
+    IncrementalAlterConfigsResponse::default().with_responses(responses)
+}
+
+async fn alter(
+    broker: &Broker,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), Failure> {
+    let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
+    let mut changes = Vec::new();
+    let mut names = HashSet::new();
+    for config in &resource.configs {
+        let operation = match config.config_operation {
+            0 => Operation::Set,
+            1 => Operation::Delete,
+            2 => Operation::Append,
+            3 => Operation::Subtract,
+            other => return Err(invalid(format!("Unknown config operation type {other}"))),
+        };
+        if !names.insert(&config.name) {
+            return Err(invalid("Error due to duplicate config keys".to_owned()));
+        }
+        if config.value.is_none() && operation != Operation::Delete {
+            return Err(invalid(format!("Null value not supported for : {}", &*config.name)));
+        }
+        let value = config.value.as_ref().map(|value| value.to_string());
+        changes.push((config.name.to_string(), operation, value));
+    }
+    if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
+        return Err(unsupported(resource.resource_type));
+    }
+    let alteration = Alteration::Change(changes);
+    let altered =
+        broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
+    altered.await.map_err(|error| Failure { code: error.code, message: error.message })
+}

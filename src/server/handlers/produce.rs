@@ -1,0 +1,288 @@
+//! Produce (API key 0): appends record batches to the partitions led here.
+//! Source: `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{
+    clock,
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch, Offset},
+    topic,
+};
+use kafka_protocol::messages::{
+    self, ProduceRequest, ProduceResponse, TopicName,
+    produce_request::PartitionProduceData,
+    produce_response::{
+        BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
+    },
+};
+use network::service::{Response, Step};
+use record::{
+    batch::Batches,
+    produce_version,
+    validate::{self, Rules, Work},
+};
+use replication::partition::{ChangeWaiter, Partition};
+
+use crate::{
+    broker::Broker,
+    errors::{self, Refusal},
+    handlers::{self, respond, text},
+    request_context::RequestContext,
+};
+
+/// The client id of Kafka's own tools, which alone may write internal topics. Source: `AdminUtils`.
+const ADMIN_CLIENT_ID: &str = "__admin_client";
+
+/// The result for one partition, before the wait for acks.
+struct Outcome {
+    topic: usize,
+    index: i32,
+    result: Result<Written, Refusal>,
+    /// Told with an error, where Kafka tells it.
+    log_start_offset: Offset,
+}
+
+struct Written {
+    first_offset: Offset,
+    /// Where acks=all waits for the high watermark.
+    end: Offset,
+    log_append_time: i64,
+    partition: Arc<Partition>,
+}
+
+/// Appends at once; the wait for acks, if any, is what is left.
+pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
+    let acks = request.acks;
+    let mut outcomes = Vec::new();
+    let transactional = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let refused = transactional
+        .filter_map(|data| data.records.as_ref())
+        .any(|records| request.transactional_id.is_none() && has_transactional(records));
+    for (number, topic) in request.topic_data.iter().enumerate() {
+        for data in &topic.partition_data {
+            let mut outcome = Outcome {
+                topic: number,
+                index: data.index,
+                result: Err(Refusal::of(ErrorCode::TransactionalIdAuthorizationFailed)),
+                log_start_offset: Offset::NONE,
+            };
+            if !refused {
+                append(broker, &ctx, acks, &topic.name, data, &mut outcome);
+            }
+            outcomes.push(outcome);
+        }
+    }
+    let names: Vec<TopicName> = request.topic_data.into_iter().map(|topic| topic.name).collect();
+    if acks == 0 {
+        return finish_without_reply(&ctx, &names, &outcomes);
+    }
+    if acks == 1 || outcomes.iter().all(is_decided) {
+        return Step::Reply(reply(broker, &ctx, &names, outcomes));
+    }
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let broker = broker.clone();
+    let wait = async move {
+        wait_for_acks(&mut outcomes, timeout).await;
+        reply(&broker, &ctx, &names, outcomes)
+    };
+    Step::Wait { overlap: true, reply: Box::pin(wait) }
+}
+
+fn has_transactional(records: &Bytes) -> bool {
+    Batches::new(records).flatten().any(|batch| batch.header.is_transactional)
+}
+
+fn is_decided(outcome: &Outcome) -> bool {
+    outcome.result.as_ref().map_or(true, |written| written.partition.is_committed(written.end))
+}
+
+fn append(
+    broker: &Broker,
+    ctx: &RequestContext,
+    acks: i16,
+    topic: &TopicName,
+    data: &PartitionProduceData,
+    outcome: &mut Outcome,
+) {
+    outcome.result = match append_checked(broker, ctx, acks, topic, data) {
+        Ok(written) => {
+            outcome.log_start_offset = written.partition.log().start_offset();
+            Ok(written)
+        }
+        Err(refusal) => {
+            if refusal.tells_log_start {
+                let hosted = broker.replicas.get(topic, data.index);
+                outcome.log_start_offset =
+                    hosted.map_or(Offset::NONE, |partition| partition.log().start_offset());
+            }
+            Err(refusal)
+        }
+    };
+}
+
+fn append_checked(
+    broker: &Broker,
+    ctx: &RequestContext,
+    acks: i16,
+    topic: &TopicName,
+    data: &PartitionProduceData,
+) -> Result<Written, Refusal> {
+    if broker.metadata.load().partition(topic, data.index).is_none() {
+        return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
+    }
+    let records = data.records.clone().unwrap_or_default();
+    let allowed = produce_version::check(ctx.api_version, &records);
+    allowed.map_err(|error| errors::of_produce_version(&error))?;
+    if !matches!(acks, -1..=1) {
+        return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
+    }
+    if topic::is_internal(topic) && &*ctx.client_id != ADMIN_CLIENT_ID {
+        return Err(Refusal::of(ErrorCode::InvalidTopicException));
+    }
+    let partition = broker.hosted_partition(topic, data.index).map_err(Refusal::of)?;
+    if !partition.is_leader() {
+        return Err(Refusal::of(ErrorCode::NotLeaderOrFollower));
+    }
+    let settings = partition.settings();
+    let rules = settings.rules(clock::wall_clock());
+    let checked = if is_heavy(&records, &rules) {
+        tokio::task::block_in_place(|| validate::check(records, &rules))
+    } else {
+        validate::check(records, &rules)
+    };
+    let checked =
+        checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()))?;
+    let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
+    let appended = partition.append_as_leader(checked, in_sync_min);
+    let appended = appended.map_err(|error| errors::of_produce(&error))?;
+    Ok(Written {
+        first_offset: appended.first_offset,
+        end: appended.last_offset.plus(1),
+        log_append_time: appended.log_append_time.0,
+        partition,
+    })
+}
+
+/// Whether checking takes long enough to leave the other connections of this thread to others.
+fn is_heavy(records: &Bytes, rules: &Rules) -> bool {
+    const LIGHT_BYTES_MAX: usize = 16 << 10;
+    match validate::work(records, rules) {
+        Work::Walk => false,
+        Work::Decompress => records.len() > LIGHT_BYTES_MAX,
+        Work::Rewrite => true,
+    }
+}
+
+/// Waits until every in-sync replica has the records, or the time is up.
+async fn wait_for_acks(outcomes: &mut [Outcome], timeout: Duration) {
+    let written = outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
+    let waiter = ChangeWaiter::new(written.map(|written| written.partition.clone()).collect());
+    let deadline = clock::now() + timeout;
+    loop {
+        for outcome in outcomes.iter_mut() {
+            let Ok(written) = &outcome.result else { continue };
+            if !written.partition.is_committed(written.end) && !written.partition.is_leader() {
+                outcome.result = Err(Refusal::of(ErrorCode::NotLeaderOrFollower));
+            }
+        }
+        if outcomes.iter().all(is_decided) {
+            return;
+        }
+        if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
+            for outcome in outcomes.iter_mut().filter(|outcome| !is_decided(outcome)) {
+                outcome.result = Err(Refusal::of(ErrorCode::RequestTimedOut));
+            }
+            return;
+        }
+    }
+}
+
+/// acks=0: nobody waits for an answer, so that an error closes the connection, as Kafka does.
+fn finish_without_reply(ctx: &RequestContext, names: &[TopicName], outcomes: &[Outcome]) -> Step {
+    let failed = outcomes.iter().filter_map(|outcome| {
+        let refusal = outcome.result.as_ref().err()?;
+        Some(format!("{}-{} -> {}", &*names[outcome.topic], outcome.index, refusal.code))
+    });
+    let failed: Vec<String> = failed.collect();
+    if failed.is_empty() {
+        return Step::Reply(Response::none());
+    }
+    Step::Close(format!(
+        "Closing connection due to error during produce request with correlation id {} from client id {} with ack=0; \
+         topic and partition to errors: {}",
+        ctx.correlation_id,
+        &*ctx.client_id,
+        failed.join(", ")
+    ))
+}
+
+fn reply(
+    broker: &Broker,
+    ctx: &RequestContext,
+    names: &[TopicName],
+    outcomes: Vec<Outcome>,
+) -> Response {
+    let version = ctx.api_version;
+    let mut topics: Vec<TopicProduceResponse> =
+        names.iter().map(|name| TopicProduceResponse::default().with_name(name.clone())).collect();
+    let mut leaders = Vec::new();
+    for outcome in outcomes {
+        let mut answer = partition_answer(version, &outcome);
+        let moved = matches!(&outcome.result, Err(refusal) if refusal.code == ErrorCode::NotLeaderOrFollower);
+        if moved && version >= 10 {
+            let (id, epoch) = broker.known_leader(&names[outcome.topic], outcome.index);
+            answer.current_leader = leader_of(id, epoch);
+            leaders.push(id);
+        }
+        topics[outcome.topic].partition_responses.push(answer);
+    }
+    let mut response = ProduceResponse::default().with_responses(topics);
+    if !leaders.is_empty() {
+        response.node_endpoints = handlers::node_endpoints(broker, ctx, &leaders)
+            .into_iter()
+            .map(|endpoint| {
+                messages::produce_response::NodeEndpoint::default()
+                    .with_node_id(messages::BrokerId(endpoint.id.0))
+                    .with_host(text(&endpoint.host))
+                    .with_port(endpoint.port)
+                    .with_rack(endpoint.rack.as_deref().map(text))
+            })
+            .collect();
+    }
+    respond(ctx, &response)
+}
+
+fn leader_of(id: BrokerId, epoch: LeaderEpoch) -> LeaderIdAndEpoch {
+    LeaderIdAndEpoch::default().with_leader_id(messages::BrokerId(id.0)).with_leader_epoch(epoch.0)
+}
+
+fn partition_answer(version: i16, outcome: &Outcome) -> PartitionProduceResponse {
+    let answer = PartitionProduceResponse::default().with_index(outcome.index);
+    let answer = if version >= 5 {
+        answer.with_log_start_offset(outcome.log_start_offset.0)
+    } else {
+        answer
+    };
+    let refusal = match &outcome.result {
+        Ok(written) => {
+            let answer = answer.with_base_offset(written.first_offset.0);
+            return answer.with_log_append_time_ms(written.log_append_time);
+        }
+        Err(refusal) => refusal,
+    };
+    let answer = answer.with_error_code(refusal.code.code()).with_base_offset(-1);
+    let answer = answer.with_log_append_time_ms(-1);
+    if version < 8 {
+        return answer;
+    }
+    let errors = refusal.record_errors.iter().map(|(index, message)| {
+        BatchIndexAndErrorMessage::default()
+            .with_batch_index(*index)
+            .with_batch_index_error_message(message.as_deref().map(text))
+    });
+    answer
+        .with_record_errors(errors.collect())
+        .with_error_message(refusal.message.as_deref().map(text))
+}

@@ -1,0 +1,151 @@
+//! From the configs of listeners to what the network binds, and what the broker tells of itself.
+
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+
+use common::config::{broker::BrokerConfig, listener::Listener, value::Value};
+use common::security_protocol::SecurityProtocol;
+use metadata::broker::Endpoint;
+use network::{
+    quotas::{ConnectionLimits, ListenerLimits},
+    server::{ListenerConfig, NetworkConfig},
+};
+use tracing::{info, warn};
+
+/// Requests of one connection that may wait for their answers at once.
+const REQUESTS_IN_FLIGHT_MAX: usize = 100;
+
+/// A listener that this version cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[error("listener {listener} uses {protocol}, which is not served yet; use PLAINTEXT")]
+pub struct UnservedProtocol {
+    listener: String,
+    protocol: &'static str,
+}
+
+/// What the network binds.
+pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, UnservedProtocol> {
+    let one_alone = config.listeners.len() == 1;
+    config
+        .listeners
+        .iter()
+        .map(|listener| {
+            let protocol = protocol_of(listener);
+            if protocol != SecurityProtocol::Plaintext {
+                let listener = listener.name.clone();
+                return Err(UnservedProtocol { listener, protocol: protocol.name() });
+            }
+            let limit = |name: &str| match config.listener_value(&listener.name, name) {
+                Some(Value::Int(limit)) => *limit,
+                _ => i32::MAX,
+            };
+            let is_inter_broker = listener.name == config.inter_broker_listener_name;
+            Ok(ListenerConfig {
+                name: listener.name.clone(),
+                security_protocol: protocol,
+                host: listener.host.clone().unwrap_or_default(),
+                port: listener.port,
+                tls: None,
+                limits: ListenerLimits {
+                    connections_max: unsigned(limit("max.connections")),
+                    creation_rate_max: limit("max.connection.creation.rate").unsigned_abs(),
+                    protected: is_inter_broker && !one_alone,
+                },
+            })
+        })
+        .collect()
+}
+
+/// What all listeners share.
+pub(crate) fn network_config(config: &BrokerConfig) -> NetworkConfig {
+    let buffer = |bytes: i32| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+    let idle = u64::try_from(config.connections_max_idle_ms).ok();
+    let overrides = config.max_connections_per_ip_overrides.iter();
+    NetworkConfig {
+        send_buffer_bytes: buffer(config.socket_send_buffer_bytes),
+        receive_buffer_bytes: buffer(config.socket_receive_buffer_bytes),
+        listen_backlog: u32::try_from(config.socket_listen_backlog_size).unwrap_or(50),
+        request_bytes_max: unsigned(config.socket_request_max_bytes),
+        idle_max: idle.map(Duration::from_millis),
+        connections: ConnectionLimits {
+            connections_max: unsigned(config.max_connections),
+            connections_per_ip_max: unsigned(config.max_connections_per_ip),
+            connections_per_ip_overrides: resolve_all(overrides),
+            creation_rate_max: config.max_connection_creation_rate.unsigned_abs(),
+        },
+        requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
+        request_bytes_in_flight_max: NetworkConfig::default().request_bytes_in_flight_max,
+    }
+}
+
+fn resolve_all<'a>(
+    overrides: impl Iterator<Item = (&'a String, &'a i32)>,
+) -> HashMap<IpAddr, usize> {
+    let mut limits = HashMap::new();
+    for (host, limit) in overrides {
+        match std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), 0)) {
+            Ok(addresses) => {
+                limits.extend(addresses.map(|address| (address.ip(), unsigned(*limit))));
+            }
+            Err(error) => {
+                warn!(host, %error, "max.connections.per.ip.overrides names a host without address");
+            }
+        }
+    }
+    limits
+}
+
+/// What clients are told: each advertised listener, with the bound port where the port was left to the system, and
+/// this machine's name where no host is given.
+pub(crate) fn endpoints(
+    config: &BrokerConfig,
+    bound_port: &dyn Fn(&str) -> Option<u16>,
+) -> Vec<Endpoint> {
+    let endpoints = config.advertised_listeners.iter().map(|listener| {
+        let port = if listener.port == 0 {
+            bound_port(&listener.name).unwrap_or(0)
+        } else {
+            listener.port
+        };
+        Endpoint {
+            listener: listener.name.clone(),
+            host: listener.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(host_name),
+            port,
+            protocol: protocol_of(listener),
+        }
+    });
+    endpoints.collect()
+}
+
+/// Says per listener what clients will be told, and warns where they will not reach it.
+pub(crate) fn announce(config: &BrokerConfig, endpoints: &[Endpoint]) {
+    for endpoint in endpoints {
+        let (name, host, port) = (&endpoint.listener, &endpoint.host, endpoint.port);
+        info!(target: "kafka.server.KafkaServer", "clients of listener {name} are told to connect to {host}:{port}");
+        let bound = config.listeners.iter().find(|listener| listener.name == *name);
+        let bound_everywhere = bound.is_some_and(|bound| {
+            matches!(bound.host.as_deref(), None | Some("" | "0.0.0.0" | "::"))
+        });
+        let loopback = host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if bound_everywhere && loopback {
+            warn!(
+                target: "kafka.server.KafkaServer",
+                "listener {name} is bound to every address, but clients are told {host}: only those on this machine will reach it; set advertised.listeners"
+            );
+        }
+    }
+}
+
+fn protocol_of(listener: &Listener) -> SecurityProtocol {
+    SecurityProtocol::from_name(listener.protocol.name()).unwrap_or(SecurityProtocol::Plaintext)
+}
+
+/// The canonical name of this machine, as Java's `InetAddress.getLocalHost` gives it.
+fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
+
+fn unsigned(value: i32) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}

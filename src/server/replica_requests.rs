@@ -1,0 +1,171 @@
+//! Carries out what the controller says to this broker: LeaderAndIsr, UpdateMetadata, StopReplica, in their order.
+//! Source: `KafkaApis.handleLeaderAndIsrRequest` and its neighbours.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, ControllerEpoch, LeaderEpoch},
+    topic::TopicPartition,
+};
+use controller::request::{self, Body, BrokerRequest, DURING_DELETE};
+use metadata::cache::MetadataCache;
+use partition::leader::Leadership;
+use replication::{
+    replica_manager::{LeaderAndIsr, ReplicaManager},
+    topic_settings::TopicSettings,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+use zk::store::ZkStore;
+
+use crate::{
+    controller::channels::{Answer, ToBroker},
+    topic_configs::TopicConfigs,
+};
+
+/// What the requests change. Owned by one task.
+pub(crate) struct ReplicaRequests {
+    pub replicas: Arc<ReplicaManager>,
+    pub metadata: Arc<MetadataCache>,
+    pub topic_configs: Arc<TopicConfigs>,
+    pub zk: Arc<dyn ZkStore>,
+    /// The epoch of this broker's registration.
+    pub broker_epoch: Arc<AtomicI64>,
+    /// The newest controller that has spoken.
+    pub controller_epoch: ControllerEpoch,
+}
+
+impl ReplicaRequests {
+    /// Takes requests until told to stop.
+    pub(crate) async fn serve(
+        mut self,
+        mut requests: mpsc::Receiver<ToBroker>,
+        stop: CancellationToken,
+    ) {
+        loop {
+            let received = tokio::select! {
+                () = stop.cancelled() => return,
+                received = requests.recv() => received,
+            };
+            let Some(ToBroker { request, answer }) = received else { return };
+            let answered = self.handle(request).await;
+            // A controller that is out of office does not listen.
+            let _ = answer.send(answered);
+        }
+    }
+
+    async fn handle(&mut self, request: BrokerRequest) -> Answer {
+        let refused = |error| Answer { error, partitions: Vec::new() };
+        let own_epoch = BrokerEpoch(self.broker_epoch.load(Ordering::Acquire));
+        if request.broker_epoch != BrokerEpoch(-1) && request.broker_epoch < own_epoch {
+            return refused(ErrorCode::StaleBrokerEpoch);
+        }
+        if request.controller_epoch < self.controller_epoch {
+            return refused(ErrorCode::StaleControllerEpoch);
+        }
+        self.controller_epoch = request.controller_epoch;
+        match request.body {
+            Body::LeaderAndIsr(told) => self.lead_and_follow(told).await,
+            Body::UpdateMetadata(update) => {
+                let gone = self.metadata.apply(&update);
+                for partition in &gone {
+                    if self.metadata.load().topic(&partition.topic).is_none() {
+                        self.topic_configs.remove(&partition.topic);
+                    }
+                }
+                Answer::done()
+            }
+            Body::StopReplica(told) => self.stop(told).await,
+        }
+    }
+
+    async fn lead_and_follow(&self, told: request::LeaderAndIsr) -> Answer {
+        let mut settings: HashMap<Arc<str>, Arc<TopicSettings>> = HashMap::new();
+        let mut words = Vec::new();
+        for topic in told.topics {
+            // Only a log that is to be made needs the configs now; changes of others are told by notices.
+            let is_new = topic
+                .partitions
+                .iter()
+                .any(|told| self.replicas.get(&topic.name, told.index).is_none());
+            if is_new {
+                let loaded = self.topic_configs.load(&*self.zk, &topic.name).await;
+                settings.insert(topic.name.clone(), loaded);
+            }
+            for partition in topic.partitions {
+                let leadership = partition.leadership;
+                words.push(LeaderAndIsr {
+                    topic_partition: TopicPartition::new(topic.name.clone(), partition.index),
+                    topic_id: topic.id,
+                    leader: leadership.leader,
+                    leadership: Leadership {
+                        epoch: leadership.leader_epoch,
+                        partition_epoch: leadership.partition_epoch,
+                        replicas: partition.assignment.replicas,
+                        isr: leadership.isr,
+                    },
+                    is_new: partition.is_new,
+                });
+            }
+        }
+        let (replicas, configs) = (self.replicas.clone(), self.topic_configs.clone());
+        // Logs are made on disk, which is not for a thread of the runtime.
+        let applied = tokio::task::spawn_blocking(move || {
+            let settings_of = |topic: &str| {
+                settings.get(topic).cloned().unwrap_or_else(|| configs.settings(topic))
+            };
+            let each = words.into_iter().map(|word| {
+                let name = word.topic_partition.clone();
+                let applied = replicas.apply(word, &settings_of);
+                (name, applied.err().unwrap_or(ErrorCode::None))
+            });
+            each.collect::<Vec<_>>()
+        });
+        match applied.await {
+            Ok(partitions) => Answer { error: ErrorCode::None, partitions },
+            Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
+        }
+    }
+
+    async fn stop(&self, told: request::StopReplica) -> Answer {
+        let replicas = self.replicas.clone();
+        let stopped = tokio::task::spawn_blocking(move || {
+            let mut partitions = Vec::new();
+            for topic in told.topics {
+                for partition in topic.partitions {
+                    let name = TopicPartition::new(topic.name.clone(), partition.index);
+                    let error = stop_one(&replicas, &name, partition);
+                    partitions.push((name, error));
+                }
+            }
+            partitions
+        });
+        match stopped.await {
+            Ok(partitions) => Answer { error: ErrorCode::None, partitions },
+            Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
+        }
+    }
+}
+
+fn stop_one(
+    replicas: &ReplicaManager,
+    name: &TopicPartition,
+    told: request::StopReplicaPartition,
+) -> ErrorCode {
+    let current = replicas.get(&name.topic, name.partition);
+    let current = current.map_or(LeaderEpoch::NONE, |partition| partition.leader_epoch());
+    let overrides = told.leader_epoch == DURING_DELETE || told.leader_epoch == LeaderEpoch::NONE;
+    if !overrides && told.leader_epoch < current {
+        return ErrorCode::FencedLeaderEpoch;
+    }
+    info!(target: "state.change.logger", partition = %name, delete = told.delete, "stops the replica");
+    replicas.stop(name, told.delete).err().unwrap_or(ErrorCode::None)
+}

@@ -1,0 +1,403 @@
+//! Starting and stopping a broker. The order is Kafka's: whoever watches ZooKeeper or the ports sees the same.
+//! Source: `KafkaServer.startup`, `KafkaServer.shutdown`.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
+
+use common::{
+    clock,
+    config::broker::BrokerConfig,
+    ids::{BrokerId, ControllerEpoch},
+    topic::Uuid,
+};
+use metadata::{broker::Endpoint, cache::MetadataCache};
+use network::server::{BindError, SocketServer};
+use parking_lot::Mutex;
+use replication::{fetch_session::SessionCache, replica_manager::ReplicaManager};
+use storage::{
+    log_manager::{Intervals, LogManager, LogManagerOptions, StartError as LogsError},
+    log_manager_load::LoadProgress,
+    maintenance::Background,
+    meta_properties::{Ensemble, MismatchError},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use zk::{
+    bootstrap,
+    configs::{self, Entity},
+    documents::config::Configs,
+    error::ZnodeError,
+    real::{ConnectError, RealStore, ZkConfig},
+    registration::RegisterError,
+    store::{SessionId, ZkError, ZkStore},
+};
+
+use crate::{
+    broker::{Broker, Requests},
+    controller, dynamic_config,
+    listeners::{self, UnservedProtocol},
+    producer_ids::ProducerIds,
+    registration::Registrar,
+    replica_requests::ReplicaRequests,
+    session_file::SessionFile,
+    topic_configs::TopicConfigs,
+};
+
+/// Requests of the controller to this broker that wait to be carried out.
+const CONTROLLER_REQUESTS_MAX: usize = 1024;
+/// How long connections may take to send their last answers.
+const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
+/// How often the broker looks whether a log directory is left to it.
+const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+/// How often loading says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Why a broker does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// ZooKeeper was not reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// ZooKeeper refused something.
+    #[error(transparent)]
+    ZooKeeper(#[from] ZkError),
+    /// A znode cannot be read.
+    #[error(transparent)]
+    Znode(#[from] ZnodeError),
+    /// The log directories are not this broker's.
+    #[error(transparent)]
+    Mismatch(#[from] MismatchError),
+    /// The log directories cannot be used.
+    #[error(transparent)]
+    Logs(#[from] LogsError),
+    /// A listener cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A listener is of a kind that is not served.
+    #[error(transparent)]
+    Protocol(#[from] UnservedProtocol),
+    /// Another broker tells clients one of our addresses.
+    #[error(
+        "requirement failed: Configured end points {endpoints} in advertised listeners are already registered by broker {broker}"
+    )]
+    AddressTaken {
+        /// The addresses, as `host:port`.
+        endpoints: String,
+        /// Whose they are.
+        broker: BrokerId,
+    },
+    /// The id cannot be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// No id was configured, found, or may be generated.
+    #[error(
+        "broker.id is -1, no meta.properties has one, and broker.id.generation.enable is false"
+    )]
+    NoBrokerId,
+    /// The system gives no thread.
+    #[error("start the thread that keeps the logs")]
+    Thread(#[source] std::io::Error),
+    /// A part of the start ended without a result.
+    #[error("a part of the start panicked")]
+    Panicked,
+}
+
+/// A broker that serves, until it is stopped.
+pub struct Running {
+    broker: Arc<Broker>,
+    network: SocketServer,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    background: Background,
+}
+
+impl Running {
+    /// Starts a broker on the ZooKeeper of its configuration; it serves when this returns.
+    pub async fn start(config: Arc<BrokerConfig>) -> Result<Running, StartError> {
+        let connect = &config.zookeeper_connect;
+        info!(target: "kafka.server.KafkaServer", "Connecting to zookeeper on {connect}");
+        let zk = RealStore::connect(zk_config(&config)).await?;
+        Running::start_on(config, zk).await
+    }
+
+    /// Starts a broker on a store; closes the store where it does not start.
+    pub async fn start_on(
+        config: Arc<BrokerConfig>,
+        zk: Arc<dyn ZkStore>,
+    ) -> Result<Running, StartError> {
+        let started = start(config, zk.clone()).await;
+        if started.is_err() {
+            // The start has failed already; what closing says adds nothing.
+            let _ = zk.close().await;
+        }
+        started
+    }
+
+    /// The address that a listener is bound to.
+    pub fn local_address(&self, listener: &str) -> Option<SocketAddr> {
+        self.network.local_address(listener)
+    }
+
+    /// This broker's id.
+    pub fn id(&self) -> BrokerId {
+        self.broker.id
+    }
+
+    /// The cluster's id.
+    pub fn cluster_id(&self) -> &str {
+        &self.broker.cluster_id
+    }
+
+    /// Waits for a fault that ends the broker, and says what it is.
+    pub async fn fault(&self) -> String {
+        loop {
+            tokio::time::sleep(DIRECTORY_CHECK).await;
+            if self.broker.logs.all_directories_offline() {
+                return "Shutdown broker because all log dirs have failed".to_owned();
+            }
+        }
+    }
+
+    /// Stops: clients first, then the controller's term, then the logs, then the session and with it the znodes.
+    pub async fn stop(self) {
+        self.network.stop(DRAIN_AT_MOST).await;
+        self.stop.cancel();
+        for task in self.tasks {
+            // One that panicked has said so.
+            let _ = task.await;
+        }
+        let (logs, background) = (self.broker.logs.clone(), self.background);
+        let closed = tokio::task::spawn_blocking(move || {
+            background.stop();
+            logs.close();
+        });
+        if closed.await.is_err() {
+            error!(target: "kafka.server.KafkaServer", "closing the logs panicked");
+        }
+        if let Err(problem) = self.broker.zk.close().await {
+            warn!(target: "kafka.server.KafkaServer", %problem, "could not end the ZooKeeper session");
+        }
+    }
+}
+
+fn zk_config(config: &BrokerConfig) -> ZkConfig {
+    let milliseconds = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
+    ZkConfig {
+        session_timeout: milliseconds(config.zookeeper_session_timeout_ms),
+        connection_timeout: milliseconds(config.zookeeper_connection_timeout_ms),
+        max_in_flight_requests: usize::try_from(config.zookeeper_max_in_flight_requests)
+            .unwrap_or(1),
+        set_acl: config.zookeeper_set_acl,
+        name: "Kafka server".to_owned(),
+        ..ZkConfig::new(config.zookeeper_connect.clone())
+    }
+}
+
+async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Running, StartError> {
+    bootstrap::create_top_level_paths(&*zk).await?;
+    let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;
+    info!(target: "kafka.server.KafkaServer", "Cluster ID = {cluster_id}");
+    let (id, failed) = identity(&config, &*zk, &cluster_id).await?;
+    info!(target: "kafka.server.KafkaConfig", "{}", config.to_log_text());
+
+    let topic_configs = Arc::new(TopicConfigs::new(config.clone()));
+    let logs = load_logs(&config, &*zk, &topic_configs, failed).await?;
+    let sessions = Arc::new(Mutex::new(SessionFile::open(&config.log_dirs)));
+
+    let listeners = listeners::to_bind(&config)?;
+    let network = SocketServer::bind(listeners, listeners::network_config(&config)).await?;
+    let bound_port = |name: &str| network.local_address(name).map(|address| address.port());
+    let endpoints = listeners::endpoints(&config, &bound_port);
+    listeners::announce(&config, &endpoints);
+    check_addresses(&*zk, id, &endpoints).await?;
+
+    let stop = CancellationToken::new();
+    let metadata = Arc::new(MetadataCache::new());
+    let replicas = Arc::new(ReplicaManager::new(id, logs.clone()));
+    let broker_epoch = Arc::new(AtomicI64::new(-1));
+    let (to_broker, from_controller) = mpsc::channel(CONTROLLER_REQUESTS_MAX);
+    let (registered, registration) = watch::channel(None);
+    let changes = zk.changes().under(&["/none"]);
+    let mut registrar = Registrar {
+        zk: zk.clone(),
+        id,
+        endpoints,
+        rack: config.broker_rack.clone(),
+        session_timeout: Duration::from_millis(
+            u64::try_from(config.zookeeper_session_timeout_ms).unwrap_or(0),
+        ),
+        sessions: sessions.clone(),
+        epoch: broker_epoch.clone(),
+        registered,
+    };
+    registrar.register().await?;
+
+    let requests = ReplicaRequests {
+        replicas: replicas.clone(),
+        metadata: metadata.clone(),
+        topic_configs: topic_configs.clone(),
+        zk: zk.clone(),
+        broker_epoch,
+        controller_epoch: ControllerEpoch(0),
+    };
+    let (controller, controller_task) = controller::start(controller::Start {
+        broker: id,
+        config: config.clone(),
+        zk: zk.clone(),
+        metadata: metadata.clone(),
+        registered: registration,
+        to_broker,
+        is_ours: Arc::new(move |session: SessionId| sessions.lock().is_ours(session)),
+        stop: stop.clone(),
+    });
+    let apply = apply_configs(topic_configs.clone(), replicas.clone());
+    let tasks = vec![
+        controller_task,
+        tokio::spawn(registrar.keep(changes, stop.clone())),
+        tokio::spawn(requests.serve(from_controller, stop.clone())),
+        tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
+    ];
+    let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
+    let broker = Arc::new(Broker {
+        id,
+        cluster_id,
+        producer_ids: ProducerIds::start(zk.clone(), id),
+        zk,
+        logs: logs.clone(),
+        replicas,
+        metadata,
+        topic_configs,
+        fetch_sessions: SessionCache::new(slots),
+        controller,
+        features_epoch: AtomicI64::new(0),
+        config,
+    });
+    let background = Background::start(logs).map_err(StartError::Thread)?;
+    network.start(Arc::new(Requests(broker.clone())))?;
+    info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");
+    Ok(Running { broker, network, stop, tasks, background })
+}
+
+/// Finds out who this broker is, and that its directories are its own.
+async fn identity(
+    config: &BrokerConfig,
+    zk: &dyn ZkStore,
+    cluster_id: &str,
+) -> Result<(BrokerId, Vec<std::path::PathBuf>), StartError> {
+    let mut ensemble = Ensemble::load(&config.log_dirs);
+    let mut failed = Vec::new();
+    for (directory, problem) in ensemble.failed() {
+        error!(target: "kafka.server.KafkaServer", "{}: {problem}", directory.display());
+        failed.push(directory.to_owned());
+    }
+    let configured = (config.broker_id >= 0).then_some(BrokerId(config.broker_id));
+    ensemble.verify(Some(cluster_id), configured)?;
+    let id = match configured.or(ensemble.node_id()) {
+        Some(id) => id,
+        None if config.broker_id_generation_enable => {
+            bootstrap::generate_broker_id(zk, config.reserved_broker_max_id).await?
+        }
+        None => return Err(StartError::NoBrokerId),
+    };
+    for (directory, problem) in ensemble.complete(cluster_id, id, clock::wall_clock()) {
+        error!(target: "kafka.server.KafkaServer", %problem, "cannot write meta.properties in {}", directory.display());
+        failed.push(directory);
+    }
+    Ok((id, failed))
+}
+
+async fn load_logs(
+    config: &Arc<BrokerConfig>,
+    zk: &dyn ZkStore,
+    topic_configs: &TopicConfigs,
+    failed: Vec<std::path::PathBuf>,
+) -> Result<Arc<LogManager>, StartError> {
+    let mut log_configs = HashMap::new();
+    for (entity, overrides) in configs::read_all(zk, "topics").await? {
+        if !overrides.is_empty() {
+            let settings = topic_configs.put(&entity.entity, overrides);
+            log_configs.insert(entity.entity, settings.log.clone());
+        }
+    }
+    let threads_per_directory = usize::try_from(config.num_recovery_threads_per_data_dir);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = LogManagerOptions {
+        directories: config.log_dirs.clone(),
+        failed,
+        default_config: topic_configs.defaults().log.clone(),
+        topic_configs: log_configs,
+        // All cores recover, unless more threads are asked for.
+        threads: cores.max(threads_per_directory.unwrap_or(1) * config.log_dirs.len()),
+        intervals: intervals(config),
+        seed: rand::random(),
+        now: clock::wall_clock(),
+    };
+    let progress = Arc::new(LoadProgress::default());
+    let seen = progress.clone();
+    let loading = tokio::task::spawn_blocking(move || LogManager::open(options, &seen));
+    tokio::pin!(loading);
+    loop {
+        tokio::select! {
+            loaded = &mut loading => {
+                return Ok(Arc::new(loaded.map_err(|_| StartError::Panicked)??));
+            }
+            () = tokio::time::sleep(PROGRESS_EVERY) => {
+                let (loaded, total) = progress.loaded_of();
+                info!(target: "kafka.log.LogManager", "loading logs: {loaded} of {total}");
+            }
+        }
+    }
+}
+
+fn intervals(config: &BrokerConfig) -> Intervals {
+    Intervals {
+        retention_check_ms: config.log_retention_check_interval_ms,
+        flush_check_ms: config.log_flush_scheduler_interval_ms,
+        recovery_point_checkpoint_ms: i64::from(config.log_flush_offset_checkpoint_interval_ms),
+        log_start_checkpoint_ms: i64::from(config.log_flush_start_offset_checkpoint_interval_ms),
+        high_watermark_checkpoint_ms: config.replica_high_watermark_checkpoint_interval_ms,
+        producer_check_ms: i64::from(config.producer_id_expiration_check_interval_ms),
+    }
+}
+
+async fn check_addresses(
+    zk: &dyn ZkStore,
+    id: BrokerId,
+    endpoints: &[Endpoint],
+) -> Result<(), StartError> {
+    let brokers = bootstrap::brokers(zk).await?;
+    match bootstrap::address_taken(&brokers, id, endpoints) {
+        Some((broker, taken)) => {
+            Err(StartError::AddressTaken { endpoints: taken.join(","), broker })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Puts changed configs of topics in force. Those of other entities have no effect yet.
+fn apply_configs(
+    topic_configs: Arc<TopicConfigs>,
+    replicas: Arc<ReplicaManager>,
+) -> Arc<dynamic_config::Apply> {
+    Arc::new(move |entity: &Entity, configs: &Configs| {
+        if entity.entity_type == "topics" {
+            let settings = topic_configs.put(&entity.entity, configs.clone());
+            replicas.configure(&entity.entity, &settings);
+        } else if !configs.is_empty() {
+            warn!(
+                target: "kafka.server.KafkaServer",
+                "configs of {}/{} are set in ZooKeeper and have no effect yet",
+                entity.entity_type,
+                entity.entity
+            );
+        }
+    })
+}
