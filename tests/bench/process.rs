@@ -1,0 +1,107 @@
+//! Processes under measurement: what they cost, and how they end.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+};
+
+/// CPU that a process has used, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    /// In the program.
+    pub(crate) user: f64,
+    /// In the kernel on its behalf.
+    pub(crate) kernel: f64,
+}
+
+impl Cpu {
+    /// Both.
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.kernel
+    }
+
+    /// What was used since `earlier`.
+    pub(crate) fn since(self, earlier: Cpu) -> Cpu {
+        Cpu { user: self.user - earlier.user, kernel: self.kernel - earlier.kernel }
+    }
+}
+
+/// CPU of a process so far; nothing for one that is gone.
+pub(crate) fn cpu_of(pid: u32) -> Cpu {
+    // Nanoseconds on a run queue, which ticks are too coarse for; the split comes from the ticks.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks = |index: usize| -> f64 {
+        fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
+    };
+    Cpu { user: ticks(11), kernel: ticks(12) }
+}
+
+/// Memory of a process that is its own or mapped in, in bytes.
+pub(crate) fn memory_of(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|field| field.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// A process that ends with this value.
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts a command; its output goes to `log`.
+    pub(crate) fn start(mut command: Command, log: &std::path::Path) -> Result<Process, String> {
+        let file = fs::File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let errors = file.try_clone().map_err(|error| error.to_string())?;
+        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+        Ok(Process { child })
+    }
+
+    /// Starts this very program in another role, which prints the address it listens on.
+    pub(crate) fn start_role(arguments: &[&str]) -> Result<(Process, SocketAddr), String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
+        let address = line.trim().parse().map_err(|_| format!("no address in {line:?}"))?;
+        Ok((Process { child }, address))
+    }
+
+    /// The process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM and waits.
+    pub(crate) fn terminate(&mut self) {
+        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw) {
+            // It may have ended already.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        // Nothing is left to do where waiting fails.
+        let _ = self.child.wait();
+    }
+
+    /// Sends SIGKILL and waits.
+    pub(crate) fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        // As above.
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,163 @@
+//! The brokers under measurement: ours, and a real Kafka where the peer is at hand.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use common::clock;
+
+use crate::process::{Process, cpu_of};
+
+/// A broker that serves, and what stands behind it.
+pub(crate) struct Target {
+    /// For the table.
+    pub(crate) name: &'static str,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Its process.
+    pub(crate) pid: u32,
+    ours: Option<Ours>,
+    kafka: Option<KafkaPeer>,
+}
+
+struct Ours {
+    broker: Process,
+    _zookeeper: Process,
+    directory: PathBuf,
+}
+
+struct KafkaPeer {
+    peer: PathBuf,
+    directory: PathBuf,
+}
+
+impl Drop for KafkaPeer {
+    fn drop(&mut self) {
+        for part in ["broker", "zookeeper"] {
+            // Best effort: the machine is only left with a process more.
+            let _ = Command::new(&self.peer).arg("stop").arg(self.directory.join(part)).status();
+        }
+    }
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// Tries to connect until it works or 60 seconds are over.
+pub(crate) fn wait_for(
+    address: SocketAddr,
+    is_up: &dyn Fn(SocketAddr) -> bool,
+) -> Result<(), String> {
+    let deadline = clock::now() + Duration::from_secs(60);
+    while clock::now() < deadline {
+        if is_up(address) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Err(format!("{address} does not answer"))
+}
+
+fn listens(address: SocketAddr) -> bool {
+    std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
+}
+
+impl Target {
+    /// Starts our ZooKeeper and broker from the release binary, on empty folders under `directory`.
+    pub(crate) fn ours(
+        binary: &Path,
+        directory: &Path,
+        is_up: &dyn Fn(SocketAddr) -> bool,
+    ) -> Result<Target, String> {
+        fs::create_dir_all(directory).map_err(|error| error.to_string())?;
+        let (zookeeper_port, port) = (free_port()?, free_port()?);
+        let zookeeper_properties = directory.join("zookeeper.properties");
+        let text = format!(
+            "dataDir={}\nclientPort={zookeeper_port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n",
+            directory.join("zookeeper").display()
+        );
+        fs::write(&zookeeper_properties, text).map_err(|error| error.to_string())?;
+        let mut command = tool(binary, directory);
+        command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(zookeeper_properties);
+        let zookeeper = Process::start(command, &directory.join("zookeeper.out"))?;
+        wait_for(address(zookeeper_port), &listens)?;
+        let text = format!(
+            "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n",
+            directory.join("data").display()
+        );
+        fs::write(directory.join("server.properties"), text).map_err(|error| error.to_string())?;
+        let broker = start_broker(binary, directory)?;
+        wait_for(address(port), is_up)?;
+        let pid = broker.pid();
+        let ours = Ours { broker, _zookeeper: zookeeper, directory: directory.to_owned() };
+        Ok(Target { name: "odradek", address: address(port), pid, ours: Some(ours), kafka: None })
+    }
+
+    /// Starts a real Kafka 3.9.1 by the peer script.
+    pub(crate) fn kafka(peer: &Path, directory: &Path) -> Result<Target, String> {
+        let (zookeeper_port, port) = (free_port()?, free_port()?);
+        let run = |arguments: &[&str]| -> Result<(), String> {
+            let status = Command::new(peer).args(arguments).status();
+            let status = status.map_err(|error| format!("{}: {error}", peer.display()))?;
+            if status.success() { Ok(()) } else { Err(format!("{}: {status}", peer.display())) }
+        };
+        let kafka = KafkaPeer { peer: peer.to_owned(), directory: directory.to_owned() };
+        let part = |name: &str| directory.join(name).display().to_string();
+        run(&["zookeeper", &part("zookeeper"), &zookeeper_port.to_string()])?;
+        let connect = format!("127.0.0.1:{zookeeper_port}");
+        run(&["broker", &part("broker"), &port.to_string(), &connect, "1"])?;
+        let pid = fs::read_to_string(directory.join("broker/pid")).unwrap_or_default();
+        let pid = pid.trim().parse().map_err(|_| "no pid of Kafka".to_owned())?;
+        let kafka = Some(kafka);
+        Ok(Target { name: "kafka 3.9.1", address: address(port), pid, ours: None, kafka })
+    }
+
+    /// Whether this is Kafka, which needs a warm-up.
+    pub(crate) fn is_kafka(&self) -> bool {
+        self.kafka.is_some()
+    }
+
+    /// Ends our broker, by SIGTERM or SIGKILL, and starts it on the same folders. Gives the CPU seconds of the stop and
+    /// of the start up to the first answer.
+    pub(crate) fn restart(
+        &mut self,
+        binary: &Path,
+        kill: bool,
+        is_up: &dyn Fn(SocketAddr) -> bool,
+    ) -> Result<(f64, f64), String> {
+        let ours = self.ours.as_mut().ok_or("only our broker is restarted")?;
+        let before = cpu_of(ours.broker.pid()).total();
+        if kill {
+            ours.broker.kill();
+        } else {
+            ours.broker.terminate();
+        }
+        let directory = ours.directory.clone();
+        ours.broker = start_broker(binary, &directory)?;
+        self.pid = ours.broker.pid();
+        wait_for(self.address, is_up)?;
+        Ok((before, cpu_of(self.pid).total()))
+    }
+}
+
+fn tool(binary: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.env("LOG_DIR", directory.join("logs")).current_dir(directory);
+    command
+}
+
+fn start_broker(binary: &Path, directory: &Path) -> Result<Process, String> {
+    let mut command = tool(binary, directory);
+    command.arg("kafka.Kafka").arg(directory.join("server.properties"));
+    Process::start(command, &directory.join("broker.out"))
+}

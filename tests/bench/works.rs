@@ -1,0 +1,297 @@
+//! The workloads: each against its floor, ours, and Kafka, one after the other.
+
+use std::{net::SocketAddr, time::Duration};
+
+use common::clock;
+use serde::Deserialize;
+
+use crate::{
+    Options,
+    floors::SENDFILE_BYTES,
+    load::{self, Load, Requests, Shape, ask},
+    process::{Cpu, Process, cpu_of, memory_of},
+    requests::{self, Fetches, Same},
+    targets::{Target, wait_for},
+};
+
+/// Kafka's code is compiled while it runs; this long it is let to.
+const WARM_UP: Duration = Duration::from_secs(60);
+/// Rounds of each measurement; the median counts.
+const ROUNDS: usize = 3;
+
+#[derive(Deserialize)]
+struct Workloads {
+    work: Vec<Work>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Work {
+    name: String,
+    kind: Kind,
+    #[serde(default)]
+    batch_bytes: usize,
+    #[serde(default)]
+    record_bytes: usize,
+    connections: usize,
+    in_flight: usize,
+    floor: String,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Produce,
+    Fetch,
+    Metadata,
+    ApiVersions,
+}
+
+/// What one round showed.
+struct Measured {
+    load: Load,
+    cpu: Cpu,
+}
+
+impl Measured {
+    fn cpu_per_gigabyte(&self) -> f64 {
+        self.cpu.total() / (self.load.bytes.max(1) as f64 / 1e9)
+    }
+
+    fn cpu_us_per_request(&self) -> f64 {
+        self.cpu.total() * 1e6 / self.load.requests.max(1) as f64
+    }
+}
+
+/// Runs all that was asked for and prints the table.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let text = include_str!("workloads.toml");
+    let workloads: Workloads = toml::from_str(text).map_err(|error| error.to_string())?;
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
+    let works: Vec<Work> = workloads.work.into_iter().filter(|work| wanted(&work.name)).collect();
+    machine();
+    if !works.is_empty() {
+        let mut targets =
+            vec![Target::ours(&options.binary, &options.directory.join("odradek"), &is_up)?];
+        if let Some(peer) = &options.kafka {
+            targets.push(Target::kafka(peer, &options.directory.join("kafka"))?);
+        }
+        println!(
+            "\n| work | target | CPU-s/GB | us/request | user/kernel | MB/s | requests/s | p50 us | p99 us | p99.9 us |\n|---|---|---|---|---|---|---|---|---|---|"
+        );
+        for work in &works {
+            one_work(options, work, &targets)?;
+        }
+    }
+    if wanted("start") {
+        start(options)?;
+    }
+    if wanted("partitions") {
+        partitions(options)?;
+    }
+    // Only our own folder below the system's temporary one.
+    let _ = std::fs::remove_dir_all(&options.directory);
+    Ok(())
+}
+
+fn machine() {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    println!(
+        "machine: {cores} x {}, Linux {}",
+        model.trim_start_matches([' ', '\t', ':']),
+        kernel.trim()
+    );
+}
+
+fn is_up(address: SocketAddr) -> bool {
+    ask(address, &requests::metadata("nothing")).is_ok()
+}
+
+fn one_work(options: &Options, work: &Work, targets: &[Target]) -> Result<(), String> {
+    let duration = Duration::from_secs(options.seconds.unwrap_or(5));
+    let shape = Shape { connections: work.connections, in_flight: work.in_flight, duration };
+    let floor = floor(work, shape)?;
+    print_row(&work.name, &format!("floor: {}", work.floor), &floor);
+    for target in targets {
+        let topic = format!("bench-{}", clock::wall_clock().0);
+        prepare(work, target, &topic)?;
+        if target.is_kafka() {
+            measure(
+                work,
+                target.address,
+                target.pid,
+                &topic,
+                Shape { duration: WARM_UP, ..shape },
+            )?;
+        }
+        let measured = median(|| measure(work, target.address, target.pid, &topic, shape))?;
+        print_row(&work.name, target.name, &measured);
+        let cpu = measured.cpu_per_gigabyte() / floor.cpu_per_gigabyte();
+        let rate = measured.load.requests_per_second() / floor.load.requests_per_second();
+        println!(
+            "|  | {}: CPU per GB x {cpu:.2} of the floor, rate x {rate:.2} of it |",
+            target.name
+        );
+    }
+    Ok(())
+}
+
+fn median(mut once: impl FnMut() -> Result<Measured, String>) -> Result<Measured, String> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(once()?);
+    }
+    rounds.sort_by(|one, other| one.cpu_us_per_request().total_cmp(&other.cpu_us_per_request()));
+    Ok(rounds.swap_remove(ROUNDS / 2))
+}
+
+fn print_row(work: &str, target: &str, measured: &Measured) {
+    let load = &measured.load;
+    println!(
+        "| {work} | {target} | {:.2} | {:.1} | {:.2}/{:.2} s | {:.0} | {:.0} | {} | {} | {} |",
+        measured.cpu_per_gigabyte(),
+        measured.cpu_us_per_request(),
+        measured.cpu.user,
+        measured.cpu.kernel,
+        load.megabytes_per_second(),
+        load.requests_per_second(),
+        load.percentile_us(0.5),
+        load.percentile_us(0.99),
+        load.percentile_us(0.999),
+    );
+}
+
+fn floor(work: &Work, shape: Shape) -> Result<Measured, String> {
+    let (process, address) = Process::start_role(&[&format!("floor-{}", work.floor)])?;
+    let pid = process.pid();
+    let frame = match work.kind {
+        Kind::Produce => {
+            requests::produce("floor", 0, 1, requests::batch(work.batch_bytes, work.record_bytes))
+        }
+        Kind::Fetch => requests::fetch("floor", 0, 0, 1 << 20),
+        Kind::Metadata => requests::metadata("floor"),
+        Kind::ApiVersions => requests::api_versions(),
+    };
+    let bytes = if work.kind == Kind::Fetch { SENDFILE_BYTES as u64 } else { frame.len() as u64 };
+    median(|| {
+        let same = |_| -> Box<dyn Requests> { Same::new(frame.clone(), bytes, requests::any) };
+        measured(address, pid, shape, &same)
+    })
+}
+
+fn measured(
+    address: SocketAddr,
+    pid: u32,
+    shape: Shape,
+    requests: &dyn Fn(usize) -> Box<dyn Requests>,
+) -> Result<Measured, String> {
+    let before = cpu_of(pid);
+    let load = load::run(address, shape, requests)?;
+    Ok(Measured { load, cpu: cpu_of(pid).since(before) })
+}
+
+fn prepare(work: &Work, target: &Target, topic: &str) -> Result<(), String> {
+    let ask = |frame: &[u8]| ask(target.address, frame).map_err(|error| error.to_string());
+    ask(&requests::create_topic(topic, 1))?;
+    if work.kind == Kind::Fetch {
+        let frame = requests::produce(topic, 0, 1, requests::batch(65_536, 1024));
+        for _ in 0..2048 {
+            requests::produced(&ask(&frame)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    work: &Work,
+    address: SocketAddr,
+    pid: u32,
+    topic: &str,
+    shape: Shape,
+) -> Result<Measured, String> {
+    let batch = requests::batch(work.batch_bytes.max(1), work.record_bytes);
+    let produce = requests::produce(topic, 0, 1, batch);
+    let produced = produce.len() as u64;
+    let metadata = requests::metadata(topic);
+    // 2,048 batches of 63 records were written; each fetch takes about 16 of them.
+    let offsets: Vec<i64> = (0..128).map(|at| at * 63 * 16).collect();
+    measured(address, pid, shape, &|_| -> Box<dyn Requests> {
+        match work.kind {
+            Kind::Produce => Same::new(produce.clone(), produced, requests::produced),
+            Kind::Fetch => Fetches::new(topic, &offsets, 1 << 20),
+            Kind::Metadata => Same::new(metadata.clone(), metadata.len() as u64, requests::any),
+            Kind::ApiVersions => {
+                let frame = requests::api_versions();
+                let bytes = frame.len() as u64;
+                Same::new(frame, bytes, requests::any)
+            }
+        }
+    })
+}
+
+/// From exec on an empty folder to the first answer, and what an idle broker costs.
+fn start(options: &Options) -> Result<(), String> {
+    println!("\n| start and idle | |\n|---|---|");
+    let mut target = Target::ours(&options.binary, &options.directory.join("start"), &is_up)?;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let began = clock::now();
+        let (_, cpu) = target.restart(&options.binary, false, &is_up)?;
+        times.push((began.elapsed().as_secs_f64(), cpu));
+    }
+    times.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (seconds, cpu) = times[times.len() / 2];
+    println!(
+        "| clean stop and start to the first answer | {:.0} ms, {:.3} CPU-s of the start |",
+        seconds * 1e3,
+        cpu
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    let before = cpu_of(target.pid);
+    std::thread::sleep(Duration::from_secs(10));
+    let idle = cpu_of(target.pid).since(before).total() / 10.0;
+    println!("| idle | {:.1} MB, {:.2} % CPU |", memory_of(target.pid) as f64 / 1e6, idle * 100.0);
+    Ok(())
+}
+
+/// What idle partitions cost: to make, to keep, to stop and start with.
+fn partitions(options: &Options) -> Result<(), String> {
+    const COUNT: i32 = 10_000;
+    println!("\n| {COUNT} idle partitions | |\n|---|---|");
+    let mut target = Target::ours(&options.binary, &options.directory.join("many"), &is_up)?;
+    let (memory, cpu) = (memory_of(target.pid), cpu_of(target.pid).total());
+    let began = clock::now();
+    for topic in 0..10 {
+        let frame = requests::create_topic(&format!("many-{topic}"), COUNT / 10);
+        ask(target.address, &frame).map_err(|error| error.to_string())?;
+    }
+    let used = cpu_of(target.pid).total() - cpu;
+    println!(
+        "| creation | {:.2} CPU-ms each, {:.1} s in all |",
+        used * 1e3 / f64::from(COUNT),
+        began.elapsed().as_secs_f64()
+    );
+    let per_partition = (memory_of(target.pid) - memory) as f64 / f64::from(COUNT);
+    println!("| memory | {per_partition:.0} bytes each |");
+    for (kill, what) in [(false, "clean restart"), (true, "restart after SIGKILL")] {
+        let began = clock::now();
+        let (_, cpu) = target.restart(&options.binary, kill, &is_up)?;
+        let all = format!("many-{}", 9);
+        wait_for(target.address, &|address| leads(address, &all))?;
+        let cpu = cpu.max(cpu_of(target.pid).total());
+        println!(
+            "| {what} | {cpu:.2} CPU-s, {:.1} s until the last topic is led |",
+            began.elapsed().as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+/// Whether a topic's partitions are led: a produce to the first works.
+fn leads(address: SocketAddr, topic: &str) -> bool {
+    let frame = requests::produce(topic, 0, 1, requests::batch(64, 16));
+    ask(address, &frame).is_ok_and(|answer| requests::produced(&answer).is_ok())
+}
