@@ -7,6 +7,7 @@ pub mod documents;
 pub mod election;
 pub mod error;
 pub mod fake;
+pub mod metrics;
 pub mod notifications;
 pub mod paths;
 pub mod producer_ids;

@@ -17,6 +17,7 @@ use zookeeper_client::{SaslOptions, TlsOptions};
 
 use crate::{
     changes::{Hub, SessionState, ZkChanges},
+    metrics::ZkMetrics,
     paths,
     session::Worker,
     store::{
@@ -50,6 +51,8 @@ pub struct ZkConfig {
     pub sasl: Option<ZkSasl>,
     /// Names the client in log lines.
     pub name: String,
+    /// What it counts.
+    pub metrics: ZkMetrics,
 }
 
 /// Certificates for TLS to ZooKeeper, as PEM text. A server's name must be in its certificate.
@@ -91,6 +94,7 @@ impl ZkConfig {
             tls: None,
             sasl: None,
             name: "Kafka server".to_owned(),
+            metrics: ZkMetrics::default(),
         }
     }
 }

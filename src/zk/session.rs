@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use common::clock;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -146,6 +147,7 @@ impl Worker {
                 }
                 Err(Error::AuthFailed) => {
                     error!("[ZooKeeperClient {}] Auth failed", self.config.name);
+                    self.config.metrics.auth_failures.mark(1);
                     self.shared.hub.set_session(SessionState::AuthFailed);
                     pause = RETRY_AT_MOST;
                 }
@@ -204,6 +206,7 @@ impl Worker {
     fn expire(&mut self) {
         let Some(session) = self.session.take() else { return };
         info!("[ZooKeeperClient {}] Session expired.", self.config.name);
+        self.config.metrics.expires.mark(1);
         self.shared.ended_sessions.fetch_add(1, Ordering::AcqRel);
         self.shared.hub.set_session(SessionState::Expired(SessionId(session.id().0)));
         while let Ok(request) = self.requests.try_recv() {
@@ -226,6 +229,7 @@ impl Worker {
         if client.state() != zookeeper_client::SessionState::SyncConnected {
             return self.lost(session).await;
         }
+        self.config.metrics.sync_connects.mark(1);
         self.shared.hub.set_session(SessionState::Connected(session));
         let lost_watches = std::mem::take(&mut *self.armed.lock());
         for dirty in lost_watches {
@@ -272,6 +276,7 @@ impl Worker {
     async fn lost(&mut self, session: SessionId) -> Next {
         // What was answered before the loss is handed on.
         tokio::task::yield_now().await;
+        self.config.metrics.disconnects.mark(1);
         self.shared.hub.set_session(SessionState::Disconnected(session));
         Next::Connect
     }
@@ -283,8 +288,12 @@ impl Worker {
             return;
         }
         let connection = connection.clone();
+        let latency = self.config.metrics.request_latency_ms.clone();
         running.spawn(async move {
+            let sent = clock::now();
             let result = connection.perform(request.action).await;
+            let elapsed = clock::now().saturating_duration_since(sent).as_millis();
+            latency.update(u64::try_from(elapsed).unwrap_or(u64::MAX));
             if matches!(result, Err(Failure::Lost)) {
                 connection.suspect.notify_one();
             }

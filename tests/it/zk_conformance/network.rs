@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
+    counters::Registry,
     ids::{BrokerId, Timestamp},
     security_protocol::SecurityProtocol,
     topic::Uuid,
@@ -18,6 +19,7 @@ use zk::{
         topic::{Assignment, TopicDocument},
     },
     election::{Elected, elect},
+    metrics::ZkMetrics,
     notifications::Notices,
     producer_ids::allocate_block,
     real::{RealStore, ZkConfig},
@@ -135,7 +137,9 @@ pub(super) async fn a_session_outlives_a_restart_of_zookeeper(
     folder: &std::path::Path,
 ) {
     let address = server.address();
-    let store = RealStore::connect(config(&address.to_string())).await.unwrap();
+    let metrics = ZkMetrics::of_broker(&Registry::default());
+    let config = ZkConfig { metrics: metrics.clone(), ..config(&address.to_string()) };
+    let store = RealStore::connect(config).await.unwrap();
     let session = store.session().session_id();
     store.create("/restart", b"", CreateKind::Ephemeral).await.unwrap();
     store.get("/restart", Watch::Yes).await.unwrap();
@@ -147,12 +151,16 @@ pub(super) async fn a_session_outlives_a_restart_of_zookeeper(
     // Longer than the session lasts with a server that is there: nobody can say that it has ended.
     let quiet = timeout(SESSION_TIMEOUT * 3 / 2, changes.next()).await;
     assert!(quiet.is_err(), "{quiet:?} in an outage");
+    let metrics = &metrics;
+    assert_eq!((metrics.disconnects.count(), metrics.sync_connects.count()), (1, 1));
     let again = Config { client_address: address, ..Config::for_tests(folder) };
     let server = Server::start(again).unwrap();
     let back = |seen: &Changes| {
         matches!(seen.session, Some(SessionState::Connected(_))) && seen.node_is_dirty("/restart")
     };
     until(&mut changes, "the server", back).await;
+    assert_eq!((metrics.sync_connects.count(), metrics.expires.count()), (2, 0));
+    assert_eq!(metrics.request_latency_ms.count(), 2);
     assert_eq!(store.session().session_id(), session);
     let node = store.get("/restart", Watch::No).await.unwrap().unwrap();
     assert_eq!(node.stat.ephemeral_owner, session);
