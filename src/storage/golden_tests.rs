@@ -18,7 +18,7 @@ use crate::{
     log_manager_load::LoadProgress,
     producer_snapshot,
     scan::HeaderScan,
-    testing::read_all,
+    testing::{read_all, temporary_folder},
     transaction_index,
 };
 
@@ -147,7 +147,7 @@ fn every_recorded_log_opens_with_the_batches_that_kafka_shows() {
         let expected = expected_batches(&case);
         let files = lines(&case.join("files.jsonl"));
         for data in data_folders(&case) {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = temporary_folder();
             copy(&data, folder.path());
             let data = data.file_name().unwrap().to_str().unwrap();
             let manager = open(folder.path());
@@ -271,7 +271,7 @@ fn kafkas_indexes_snapshots_and_checkpoints_are_read_as_kafka_reads_them() {
 #[test]
 fn producers_and_aborted_transactions_are_the_same_with_and_without_what_kafka_kept_of_them() {
     let case = logs_folder().join("clean");
-    let (kept, bare) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (kept, bare) = (temporary_folder(), temporary_folder());
     copy(&case.join("data"), kept.path());
     copy(&case.join("data"), bare.path());
     fs::remove_file(bare.path().join(".kafka_cleanshutdown")).unwrap();

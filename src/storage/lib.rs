@@ -4,6 +4,7 @@ mod atomic_file;
 pub mod checkpoint;
 mod directory_lock;
 pub mod directory_name;
+mod epoch_check;
 pub mod error;
 #[cfg(test)]
 mod faults;
@@ -34,6 +35,8 @@ mod segment_files;
 pub mod shared;
 pub mod transaction_index;
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod golden_tests;
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Log {
             let name = segment_files::name(offset, SNAPSHOT);
             (state.path.join(name), producer_snapshot::encode(state.producers.iter()))
         };
-        fs::write(&path, bytes).context("write", path)?;
+        atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
         writer.last_snapshot = offset;
         if let Err(index) = writer.snapshots.binary_search(&offset) {
             writer.snapshots.insert(index, offset);

@@ -18,6 +18,7 @@ use record::{batch::BatchError, entry::EntryHeader};
 
 use crate::{
     atomic_file, checkpoint,
+    epoch_check::EpochCheck,
     error::{Context, Fault, LogError},
     index::{self, Index},
     leader_epochs::{LEADER_EPOCH_FILE, LeaderEpochs},
@@ -200,6 +201,7 @@ impl<'a> Loader<'a> {
         let start = checkpoint_start.max(self.segments[0].base);
         self.epochs_dirty |= self.epochs.truncate_from_end(end);
         self.epochs_dirty |= self.epochs.truncate_from_start(start);
+        self.check_epochs(start)?;
         let recovery_point = match self.known.clean {
             true => end,
             false => self.known.recovery_point.unwrap_or(Offset::ZERO).min(end),
@@ -209,6 +211,28 @@ impl<'a> Loader<'a> {
         let mut log = self.finish(segments, start, end, replay, recovery_point);
         log.state.get_mut().topic_id = topic_id;
         Ok(log)
+    }
+
+    /// Makes the leader epochs again from the batches, where the file does not agree with them.
+    fn check_epochs(&mut self, start: Offset) -> Result<(), Fault> {
+        let last = self.segments.len() - 1;
+        let views: Vec<SegmentView> = self
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(index, segment)| segment.view(&self.path, index == last))
+            .collect();
+        let check = EpochCheck { shared: &self.options.shared, views: &views, start };
+        if !check.is_right(&self.epochs)? {
+            tracing::warn!(partition = %self.options.partition,
+                "the leader epochs are not those of the batches, rebuilding them");
+            self.epochs = check.rebuild()?;
+            self.epochs_dirty = true;
+        }
+        if let Some(active) = views.last() {
+            active.forget(&self.options.shared);
+        }
+        Ok(())
     }
 
     fn finish(
@@ -552,8 +576,8 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         let path = self.path.join(segment_files::name(offset, SNAPSHOT));
-        fs::write(&path, producer_snapshot::encode(replay.producers.iter()))
-            .context("write", path)?;
+        let bytes = producer_snapshot::encode(replay.producers.iter());
+        atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
         self.changed = true;
         if let Err(index) = self.snapshots.binary_search(&offset) {
             self.snapshots.insert(index, offset);

@@ -11,7 +11,7 @@ use crate::{
     log_config::LogConfig,
     log_manager::{CreateError, LogManager, LogManagerOptions, NewLog, StartError},
     log_manager_load::LoadProgress,
-    testing::{NOW, append, batch},
+    testing::{NOW, append, batch, temporary_folder},
 };
 
 struct Fixture {
@@ -21,7 +21,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(directories: usize) -> Fixture {
-        Fixture { folder: tempfile::tempdir().unwrap(), directories }
+        Fixture { folder: temporary_folder(), directories }
     }
 
     fn path(&self, index: usize) -> PathBuf {

@@ -27,6 +27,11 @@ use crate::{
 
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
+/// A folder in memory where there is such a thing: these tests make thousands of files.
+pub(crate) fn temporary_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// A folder that is one entry of `log.dirs`, with room for the log `t-0`.
 pub(crate) struct Folder {
     folder: tempfile::TempDir,
@@ -34,7 +39,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        Folder { folder: tempfile::tempdir().unwrap() }
+        Folder { folder: temporary_folder() }
     }
 
     pub(crate) fn log_path(&self) -> PathBuf {
@@ -160,7 +165,8 @@ pub(crate) fn end_transaction(log: &Log, producer: (i64, i16), abort: bool) -> A
     let marker = EndTransactionMarker { result, coordinator_epoch: 1 };
     let bytes = marker_batch(ProducerId(producer.0), ProducerEpoch(producer.1), NOW, marker);
     let batch = check(bytes, &rules(validate::Origin::Coordinator)).unwrap();
-    log.append_as_coordinator(batch, LeaderEpoch(0)).unwrap()
+    let epoch = log.latest_leader_epoch().unwrap();
+    log.append_as_coordinator(batch, epoch).unwrap()
 }
 
 /// The headers of all batches that the log's segments hold, with their segments' bases.
