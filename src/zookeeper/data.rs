@@ -15,7 +15,7 @@ pub struct Stat {
     pub mtime: i64,
     /// How often the data was written.
     pub version: i32,
-    /// How often children were created; sequence numbers come from it.
+    /// How often children were created or deleted.
     pub cversion: i32,
     /// How often the ACL was set.
     pub aversion: i32,

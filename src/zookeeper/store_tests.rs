@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
 use crate::core::{Core, Now, Settings};
@@ -246,6 +248,56 @@ fn apaches_zeros_behind_the_last_transaction_end_the_file() {
     fs::write(only_log(folder.path()), &bytes).unwrap();
     let (loaded, _) = load(folder.path()).unwrap();
     assert_eq!(Some(&dump(&loaded.tree)), states.values().next_back());
+}
+
+/// `tests/suites/zookeeper/move` left it: what Apache ZooKeeper 3.8.4 had on disk, a snapshot with
+/// a log behind it, and the tree as it showed it then.
+#[test]
+fn a_data_directory_of_apache_opens_with_what_apache_showed() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/zookeeper");
+    let folder = copy(&golden);
+    let (loaded, _) = load(folder.path()).unwrap();
+    let text = fs::read_to_string(golden.join("tree.jsonl")).unwrap();
+    let mut count = 0;
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        if let Some(session) = row["session"].as_i64() {
+            assert_eq!(loaded.sessions.get(&session), Some(&20_000));
+            let password = crate::sessions::password(session);
+            let hex: String = password.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(row["password"], hex);
+            continue;
+        }
+        let path = row["path"].as_str().unwrap();
+        let node = loaded.tree.get(path).unwrap();
+        let data = node.data.as_ref().map(|data| STANDARD.encode(data));
+        assert_eq!(row["data"].as_str(), data.as_deref(), "{path}");
+        let stat = node.stat();
+        let shown = serde_json::json!([
+            stat.czxid,
+            stat.mzxid,
+            stat.ctime,
+            stat.mtime,
+            stat.version,
+            stat.cversion,
+            stat.aversion,
+            stat.ephemeral_owner,
+            stat.data_length,
+            stat.child_count,
+            stat.pzxid
+        ]);
+        assert_eq!(row["stat"], shown, "{path}");
+        // It was shown to somebody without the password.
+        let acls = crate::auth::without_hashes(&loaded.tree.acls.get(node.acl));
+        let acls: Vec<_> = acls
+            .iter()
+            .map(|acl| serde_json::json!([acl.perms, acl.id.scheme, acl.id.id]))
+            .collect();
+        assert_eq!(row["acl"], serde_json::Value::from(acls), "{path}");
+        count += 1;
+    }
+    // The root has two names.
+    assert_eq!(loaded.tree.node_count(), count + 1);
 }
 
 #[test]

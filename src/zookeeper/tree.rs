@@ -42,8 +42,11 @@ impl Node {
         Node { data: data.map(Vec::into_boxed_slice), acl, stat, children: BTreeSet::new() }
     }
 
+    /// What clients see. Stored is how many children were created; shown, as in Apache, how many
+    /// were created or deleted.
     pub(crate) fn stat(&self) -> Stat {
         let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+        let child_count = count(self.children.len());
         let child_count = count(self.children.len());
         Stat {
             czxid: self.stat.czxid,
