@@ -31,8 +31,11 @@ pub enum Access {
 pub struct ReplicaManager {
     local: BrokerId,
     logs: Arc<LogManager>,
-    topics: RwLock<HashMap<Arc<str>, BTreeMap<i32, Arc<Partition>>>>,
+    topics: RwLock<HashMap<Arc<str>, HostedTopic>>,
 }
+
+/// The partitions of one topic, by number.
+type HostedTopic = BTreeMap<i32, Arc<Partition>>;
 
 /// The controller's word on one partition. Source: `LeaderAndIsrRequest.json`.
 #[derive(Clone, Debug)]

@@ -16,3 +16,4 @@ mod session_file;
 pub mod start;
 mod topic_configs;
 mod topic_settings;
+mod watch;

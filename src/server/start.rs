@@ -25,7 +25,7 @@ use storage::{
     meta_properties::{Ensemble, MismatchError},
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, watch as latest},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -49,14 +49,13 @@ use crate::{
     replica_requests::ReplicaRequests,
     session_file::SessionFile,
     topic_configs::TopicConfigs,
+    watch,
 };
 
 /// Requests of the controller to this broker that wait to be carried out.
 const CONTROLLER_REQUESTS_MAX: usize = 1024;
 /// How long connections may take to send their last answers.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
-/// How often the broker looks whether a log directory is left to it.
-const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// How often loading says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -158,12 +157,7 @@ impl Running {
 
     /// Waits for a fault that ends the broker, and says what it is.
     pub async fn fault(&self) -> String {
-        loop {
-            tokio::time::sleep(DIRECTORY_CHECK).await;
-            if self.broker.logs.all_directories_offline() {
-                return "Shutdown broker because all log dirs have failed".to_owned();
-            }
-        }
+        watch::directories(&self.broker).await
     }
 
     /// Stops: clients first, then the controller's term, then the logs, then the session and with it the znodes.
@@ -224,8 +218,9 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
     let replicas = Arc::new(ReplicaManager::new(id, logs.clone()));
     let broker_epoch = Arc::new(AtomicI64::new(-1));
     let (to_broker, from_controller) = mpsc::channel(CONTROLLER_REQUESTS_MAX);
-    let (registered, registration) = watch::channel(None);
-    let changes = zk.changes().under(&["/none"]);
+    let (registered, registration) = latest::channel(None);
+    // States of the session alone: no path is below this one.
+    let changes = zk.changes().under(&["/no-path"]);
     let mut registrar = Registrar {
         zk: zk.clone(),
         id,
@@ -259,7 +254,7 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
         stop: stop.clone(),
     });
     let apply = apply_configs(topic_configs.clone(), replicas.clone());
-    let tasks = vec![
+    let mut tasks = vec![
         controller_task,
         tokio::spawn(registrar.keep(changes, stop.clone())),
         tokio::spawn(requests.serve(from_controller, stop.clone())),
@@ -277,9 +272,10 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
         topic_configs,
         fetch_sessions: SessionCache::new(slots),
         controller,
-        features_epoch: AtomicI64::new(0),
+        features_epoch: AtomicI64::new(-1),
         config,
     });
+    tasks.push(tokio::spawn(watch::features(broker.clone(), stop.clone())));
     let background = Background::start(logs).map_err(StartError::Thread)?;
     network.start(Arc::new(Requests(broker.clone())))?;
     info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");

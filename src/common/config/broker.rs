@@ -49,7 +49,7 @@ macro_rules! broker_config {
             pub listener_security_protocol_map: ProtocolMap,
             /// `log.dirs`, else `log.dir`; at least one.
             pub log_dirs: Vec<PathBuf>,
-            /// `inter.broker.protocol.version`, from 2.8 to 3.9.
+            /// `inter.broker.protocol.version`, from 2.8 on.
             pub inter_broker_protocol_version: MetadataVersion,
             /// `log.message.format.version`, or 3.0 where the inter-broker protocol ignores it.
             pub log_message_format_version: MetadataVersion,
@@ -500,16 +500,15 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_inter_broker_protocol_is_honoured_from_2_8_to_3_9() {
+    fn the_inter_broker_protocol_is_honoured_from_2_8_on() {
         let ibp = |version: &str| errors(&format!("inter.broker.protocol.version={version}"));
-        for good in ["2.8", "2.8-IV0", "3.0", "3.8.1", "3.9"] {
+        for good in ["2.8", "2.8-IV0", "3.0", "3.8.1", "3.9", "4.0-IV1"] {
             assert_eq!(ibp(good), "ok", "{good}");
         }
         assert_eq!(
             ibp("2.7"),
-            "inter.broker.protocol.version 2.7-IV2 is not supported: this broker joins clusters at 2.8 to 3.9"
+            "inter.broker.protocol.version 2.7-IV2 is not supported: this broker joins clusters at 2.8 or later"
         );
-        assert!(ibp("4.0-IV1").contains("is not supported"));
         assert_eq!(
             ibp("0.9.0"),
             "requirement failed: log.message.format.version 3.0-IV1 can only be used when inter.broker.protocol.version is set to version 0.11.0 or higher (inter.broker.protocol.version=0.9.0)"

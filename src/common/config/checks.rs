@@ -441,11 +441,11 @@ fn check_versions(checks: &mut Checks<'_>) -> Option<(MetadataVersion, MetadataV
         );
         return None;
     }
-    if ibp < MetadataVersion::V2_8_IV0 || ibp > MetadataVersion::V3_9_IV0 {
+    if ibp < MetadataVersion::V2_8_IV0 {
         checks.refuse(
             &[IBP],
             format!(
-                "{IBP} {} is not supported: this broker joins clusters at 2.8 to 3.9",
+                "{IBP} {} is not supported: this broker joins clusters at 2.8 or later",
                 ibp.full()
             ),
         );

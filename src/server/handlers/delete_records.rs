@@ -42,12 +42,7 @@ fn delete_before(
     partition: i32,
     offset: i64,
 ) -> Result<Offset, ErrorCode> {
-    if !broker
-        .metadata
-        .load()
-        .topic(topic)
-        .is_some_and(|known| known.partition(partition).is_some())
-    {
+    if broker.metadata.load().partition(topic, partition).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
     if topic::is_internal(topic) {

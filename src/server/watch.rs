@@ -1,0 +1,65 @@
+//! Two things the broker keeps an eye on: the version of `/feature`, and log directories that fail.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+use zk::{
+    paths,
+    store::{Watch, ZkError},
+};
+
+use crate::broker::Broker;
+
+/// Pause after ZooKeeper gave an error.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often the broker looks for failed log directories.
+const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+
+/// Keeps the finalized features' epoch, which ApiVersions tells: the version of `/feature`.
+/// Source: `FinalizedFeatureChangeListener`.
+pub(crate) async fn features(broker: Arc<Broker>, stop: CancellationToken) {
+    let mut changes = broker.zk.changes().under(&[paths::FEATURE]);
+    loop {
+        match broker.zk.get(paths::FEATURE, Watch::Yes).await {
+            Ok(node) => {
+                let epoch = node.map_or(-1, |node| i64::from(node.stat.version.0));
+                broker.features_epoch.store(epoch, Ordering::Relaxed);
+            }
+            Err(ZkError::Closed) => return,
+            Err(problem) => {
+                warn!(%problem, "could not read the finalized features");
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(TRY_AGAIN_AFTER) => continue,
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            next = changes.next() => if next.is_none() { return },
+        }
+    }
+}
+
+/// Waits until no log directory is left; tells the controller of each that fails before.
+pub(crate) async fn directories(broker: &Broker) -> String {
+    loop {
+        tokio::time::sleep(DIRECTORY_CHECK).await;
+        for (path, partitions) in broker.logs.take_failed() {
+            error!(
+                target: "kafka.server.ReplicaManager",
+                "log directory {} failed; {} partitions in it are offline",
+                path.display(),
+                partitions.len()
+            );
+            broker.controller.log_dir_failed();
+        }
+        if broker.logs.all_directories_offline() {
+            return "Shutdown broker because all log dirs have failed".to_owned();
+        }
+    }
+}
