@@ -55,7 +55,7 @@ pub enum StartError {
 /// A running server. Stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 

@@ -1,5 +1,7 @@
 //! The server as clients see it, over real sockets and a real folder.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -122,4 +124,253 @@ fn a_multi_does_all_or_nothing() {
         ]
     );
     assert!(client.get_children("/m", false).unwrap().0.is_empty());
+}
+
+fn raw(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream
+}
+
+fn word(server: &Server, word: &str) -> String {
+    let mut stream = raw(server);
+    stream.write_all(word.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A connect request with its length.
+fn connect_frame() -> Vec<u8> {
+    let mut frame = vec![0, 0, 0, 45];
+    frame.extend([0; 4 + 8]);
+    frame.extend(10_000_i32.to_be_bytes());
+    frame.extend([0; 8]);
+    frame.extend(16_i32.to_be_bytes());
+    frame.extend([0; 17]);
+    frame
+}
+
+#[test]
+fn four_letter_words_are_answered() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    client.create("/e", None, &Acl::open(), CreateMode::Ephemeral).unwrap();
+    client.exists("/watched", true).unwrap();
+    assert_eq!(word(&server, "ruok"), "imok");
+    assert_eq!(word(&server, "isro"), "rw");
+    let text = word(&server, "srvr");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("Zookeeper version: 3.8.4-"), "{text}");
+    assert!(lines[1].starts_with("Latency min/avg/max: "), "{text}");
+    assert_eq!(
+        lines[4..],
+        ["Connections: 1", "Outstanding: 0", "Zxid: 0x2", "Mode: standalone", "Node count: 6"]
+    );
+    let session = format!("0x{:x}", client.session().id);
+    assert!(word(&server, "dump").contains(&format!("{session}:\n\t/e\n")));
+    assert!(word(&server, "cons").contains(&format!(",sid={session},lop=EXIS,est=")));
+    assert_eq!(word(&server, "wchp"), format!("/watched\n\t{session}\n\n"));
+    assert_eq!(word(&server, "wchc"), format!("{session}\n\t/watched\n\n"));
+    let summary = "1 connections watching 1 paths\nTotal watches:1\n";
+    assert_eq!(word(&server, "wchs"), summary);
+    let monitor = word(&server, "mntr");
+    assert!(monitor.contains("zk_znode_count\t6\n"), "{monitor}");
+    assert!(monitor.contains("zk_ephemerals_count\t1\n"), "{monitor}");
+    let port = format!("clientPort={}\n", server.address().port());
+    assert!(word(&server, "conf").contains(&port));
+    assert_eq!(word(&server, "srst"), "Server stats reset.\n");
+    assert_eq!(word(&server, "crst"), "Connection stats reset.\n");
+    assert!(word(&server, "dirs").starts_with("datadir_size: "));
+}
+
+#[test]
+fn words_that_are_not_on_the_list_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::for_tests(folder.path());
+    config.words = ["srvr".to_owned()].into();
+    let server = Server::start(config).unwrap();
+    let text = "ruok is not executed because it is not in the whitelist.\n";
+    assert_eq!(word(&server, "ruok"), text);
+}
+
+#[test]
+fn bad_input_ends_its_own_connection_and_no_other() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    let huge = 0x7fff_ffff_i32.to_be_bytes().to_vec();
+    let negative = (-5_i32).to_be_bytes().to_vec();
+    let http = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+    let mut short_connect = 3_i32.to_be_bytes().to_vec();
+    short_connect.extend(b"abc");
+    let mut no_header = connect_frame();
+    no_header.extend([0, 0, 0, 2, 1, 1]);
+    let mut unknown = connect_frame();
+    unknown.extend([0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 3, 231]);
+    let noise: Vec<u8> = (0..100_000_u32).map(|number| (number * 31 % 251) as u8).collect();
+    for bytes in [huge, negative, http, short_connect, no_header, unknown, noise] {
+        let mut stream = raw(&server);
+        // The server may close before it has taken everything.
+        let _ = stream.write_all(&bytes);
+        let mut rest = Vec::new();
+        // A reset is as good an end.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(client.exists("/", false).unwrap().is_some());
+    }
+}
+
+#[test]
+fn half_frames_and_silence_hold_nobody_up() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let mut half: Vec<TcpStream> = (0..50).map(|_| raw(&server)).collect();
+    for (number, stream) in half.iter_mut().enumerate() {
+        let frame = connect_frame();
+        // Claims much and sends little.
+        let bytes = if number % 2 == 0 { &frame[..number] } else { &[0, 15, 0, 0, 1][..] };
+        stream.write_all(bytes).unwrap();
+    }
+    let client = connect(&server);
+    client.create("/n", Some(b"x"), &Acl::open(), CreateMode::Persistent).unwrap();
+    // A slow writer is served as well.
+    let mut slow = raw(&server);
+    for byte in connect_frame() {
+        slow.write_all(&[byte]).unwrap();
+    }
+    let mut answer = [0; 41];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..4], [0, 0, 0, 37]);
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    client.create("/big", Some(&vec![7; 500_000]), &Acl::open(), CreateMode::Persistent).unwrap();
+    let mut deaf = raw(&server);
+    deaf.write_all(&connect_frame()).unwrap();
+    let mut request = vec![0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 4];
+    request.extend(b"/big\0");
+    let requests = request.repeat(300);
+    deaf.write_all(&requests).unwrap();
+    // All of the answers would be 150 MB.
+    let mut queued = 0;
+    for _ in 0..100 {
+        client.exists("/", false).unwrap();
+        let connections = server.shared.connections();
+        let traffic = &connections.values().next_back().unwrap().3;
+        queued = queued.max(traffic.queued_bytes());
+    }
+    assert!(queued > 0 && queued < 8 << 20, "{queued}");
+    // When it reads at last, every answer is there.
+    let mut length = 41 + 300 * (4 + 16 + 4 + 500_000 + 68);
+    let mut chunk = vec![0; 1 << 20];
+    while length > 0 {
+        let count = deaf.read(&mut chunk).unwrap();
+        assert!(count > 0);
+        length -= count;
+    }
+}
+
+#[test]
+fn connections_of_one_address_are_counted() {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::for_tests(folder.path());
+    config.client_connections_max = 2;
+    let server = Server::start(config).unwrap();
+    let first = connect(&server);
+    let _second = connect(&server);
+    let address = server.address().to_string();
+    assert!(Client::connect(&address, TIMEOUT, None).is_err());
+    first.close().unwrap();
+    let free = (0..1000).any(|_| Client::connect(&address, TIMEOUT, None).is_ok());
+    assert!(free, "a place becomes free when a connection ends");
+}
+
+#[test]
+fn writers_that_race_lose_nothing() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let setup = connect(&server);
+    setup.create("/count", Some(b"0"), &Acl::open(), CreateMode::Persistent).unwrap();
+    let address = server.address().to_string();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let address = address.clone();
+            std::thread::spawn(move || {
+                let client = Client::connect(&address, TIMEOUT, None).unwrap().0;
+                for _ in 0..50 {
+                    loop {
+                        let (data, stat) = client.get_data("/count", false).unwrap();
+                        let number: u32 =
+                            String::from_utf8(data.unwrap()).unwrap().parse().unwrap();
+                        let next = (number + 1).to_string();
+                        match client.set_data("/count", Some(next.as_bytes()), stat.version) {
+                            Ok(_) => break,
+                            Err(ClientError::Refused(Refusal::BadVersion)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    let mode = CreateMode::PersistentSequential;
+                    client.create("/count/n-", None, &Acl::open(), mode).unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let (data, stat) = setup.get_data("/count", false).unwrap();
+    assert_eq!((data.as_deref(), stat.version), (Some(&b"200"[..]), 200));
+    let (names, _) = setup.get_children("/count", false).unwrap();
+    let expected: Vec<String> = (0..200).map(|number| format!("n-{number:010}")).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn snapshots_are_written_while_clients_write_and_old_files_are_purged() {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::for_tests(folder.path());
+    config.snap_count = 50;
+    let server = Server::start(config.clone()).unwrap();
+    let client = connect(&server);
+    for number in 0..500 {
+        let path = format!("/n{number}");
+        client.create(&path, Some(b"x"), &Acl::open(), CreateMode::Persistent).unwrap();
+    }
+    drop(client);
+    server.stop();
+    let count = |prefix: &str| {
+        let names = std::fs::read_dir(folder.path().join("version-2")).unwrap();
+        names
+            .filter(|entry| {
+                let name = entry.as_ref().unwrap().file_name();
+                name.to_string_lossy().starts_with(prefix)
+            })
+            .count()
+    };
+    assert!(count("snapshot.") > 2 && count("log.") > 2);
+    assert_eq!(count("tmp-"), 0);
+    config.purge_interval = Some(Duration::from_secs(3600));
+    let server = Server::start(config).unwrap();
+    let client = connect(&server);
+    assert_eq!(client.get_all_children_number("/").unwrap(), 503);
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let mut config = Config::for_tests(folder.path());
+    let error = Server::start(config.clone()).unwrap_err();
+    assert!(matches!(&error, crate::server::StartError::Store(_)), "{error}");
+    let other = TempDir::new().unwrap();
+    config.data_dir = other.path().to_owned();
+    config.data_log_dir = other.path().to_owned();
+    config.client_address = server.address();
+    let error = Server::start(config).unwrap_err();
+    assert!(matches!(error, crate::server::StartError::Listen { .. }), "{error}");
 }

@@ -132,6 +132,12 @@ impl Traffic {
         self.queued_bytes.load(Ordering::Relaxed) > HOPELESS_BYTES
     }
 
+    /// Bytes that wait for the socket.
+    #[cfg(test)]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+
     /// Requests without a reply so far.
     pub(crate) fn outstanding(&self) -> usize {
         self.requests.load(Ordering::Relaxed)

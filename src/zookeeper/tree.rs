@@ -164,7 +164,8 @@ pub(crate) enum Outcome {
 /// All nodes, and what is known of them beside.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: HashMap<Box<str>, Node>,
+    /// Boxed, or the free places of the table would cost as much as the nodes.
+    nodes: HashMap<Box<str>, Box<Node>>,
     pub(crate) acls: AclTable,
     ephemerals: HashMap<i64, BTreeSet<String>>,
     containers: BTreeSet<String>,
@@ -220,11 +221,11 @@ impl Tree {
 
     /// The node of a path; the root has two.
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
-        self.nodes.get(if path == "/" { "" } else { path })
+        self.nodes.get(if path == "/" { "" } else { path }).map(|node| &**node)
     }
 
     fn get_mut(&mut self, path: &str) -> Option<&mut Node> {
-        self.nodes.get_mut(if path == "/" { "" } else { path })
+        self.nodes.get_mut(if path == "/" { "" } else { path }).map(|node| &mut **node)
     }
 
     /// The kind that a node's owner stands for.
@@ -269,7 +270,7 @@ impl Tree {
     /// All nodes with their paths, in no order.
     #[cfg(test)]
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
-        self.nodes.iter().map(|(path, node)| (&**path, node))
+        self.nodes.iter().map(|(path, node)| (&**path, &**node))
     }
 
     /// Container and TTL nodes that are due to go. Source: `ContainerManager.getCandidates`.
@@ -303,7 +304,7 @@ impl Tree {
         if let Some(limited) = quota::path_of_limit(path) {
             self.quotas.insert(limited.to_owned());
         }
-        self.nodes.insert(path.into(), node);
+        self.nodes.insert(path.into(), Box::new(node));
         true
     }
 
@@ -475,7 +476,7 @@ impl Tree {
         let answer = node.stat();
         let bytes = node.data.as_ref().map_or(0, |data| data.len());
         self.data_size += size_of(&new.path, &node);
-        self.nodes.insert(new.path.as_str().into(), node);
+        self.nodes.insert(new.path.as_str().into(), Box::new(node));
         self.index(&new.path, stat.ephemeral_owner);
         quota::on_create(self, &new.path, bytes);
         events.push(Event { kind: EventKind::Created, path: new.path.clone(), acl });
