@@ -42,11 +42,10 @@ impl Node {
         Node { data: data.map(Vec::into_boxed_slice), acl, stat, children: BTreeSet::new() }
     }
 
-    /// What clients see. Stored is how many children were created; shown, as in Apache, how many
-    /// were created or deleted.
+    /// What clients see. Kept is how many children were created; shown, as `DataNode.copyStat`
+    /// does, how many were created or deleted.
     pub(crate) fn stat(&self) -> Stat {
         let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-        let child_count = count(self.children.len());
         let child_count = count(self.children.len());
         Stat {
             czxid: self.stat.czxid,
@@ -54,7 +53,6 @@ impl Node {
             ctime: self.stat.ctime,
             mtime: self.stat.mtime,
             version: self.stat.version,
-            // Kept are creations; shown are creations and deletions, as `DataNode.copyStat` does.
             cversion: self.stat.cversion.wrapping_mul(2).wrapping_sub(child_count),
             aversion: self.stat.aversion,
             ephemeral_owner: self.stat.ephemeral_owner,
