@@ -176,27 +176,38 @@ impl Controller {
         led
     }
 
-    /// Partitions whose leader is gone, those of topics being deleted apart.
-    pub fn offline_partition_count(&self) -> usize {
-        let offline = |(name, topic): (&Arc<str>, &Topic)| {
-            let is_offline = |(index, partition): &(&i32, &Partition)| {
-                let id = TopicPartition::new(Arc::clone(name), **index);
-                self.state_of(topic, &id, partition) == PartitionState::Offline
-            };
-            topic.partitions.iter().filter(is_offline).count()
-        };
-        let kept = self.topics.iter().filter(|(_, topic)| topic.deletion.is_none());
-        kept.map(offline).sum()
+    /// What the controller's metrics show; looks at every partition.
+    pub fn counts(&self) -> Counts {
+        let (brokers, topics) = (self.brokers.len(), self.topics.len());
+        let mut counts = Counts { brokers, topics, ..Counts::default() };
+        for (name, topic) in &self.topics {
+            if let Some(deletion) = &topic.deletion {
+                self.count_deletion(topic, deletion, &mut counts);
+                continue;
+            }
+            for (index, partition) in &topic.partitions {
+                let Some(leadership) = &partition.leadership else { continue };
+                counts.partitions += 1;
+                let id = TopicPartition::new(Arc::clone(name), *index);
+                counts.offline_partitions += usize::from(self.gone(&id, leadership.leader));
+                let preferred = partition.assignment.replicas.first();
+                counts.not_preferred += usize::from(preferred != Some(&leadership.leader));
+            }
+        }
+        counts
     }
 
-    /// The numbers of live brokers, topics, partitions and topics to delete.
-    pub fn counts(&self) -> Counts {
-        Counts {
-            brokers: self.brokers.len(),
-            topics: self.topics.len(),
-            partitions: self.topics.values().map(|topic| topic.partitions.len()).sum(),
-            topics_to_delete: self.topics.values().filter(|topic| topic.deletion.is_some()).count(),
-        }
+    fn count_deletion(&self, topic: &Topic, deletion: &Deletion, counts: &mut Counts) {
+        let count = |wanted: ReplicaState| {
+            deletion.replicas.values().filter(|state| **state == wanted).count()
+        };
+        let replicas = topic.partitions.values().map(|one| one.assignment.replicas.len());
+        let replicas: usize = replicas.sum();
+        counts.topics_to_delete += 1;
+        counts.topics_ineligible += usize::from(deletion.ineligible);
+        counts.replicas_to_delete += replicas - count(ReplicaState::DeletionSuccessful);
+        counts.replicas_ineligible += count(ReplicaState::DeletionIneligible);
+        counts.partitions += topic.partitions.values().filter(|p| p.leadership.is_some()).count();
     }
 
     fn state_of(
@@ -451,7 +462,7 @@ impl Controller {
         applied: &mut Applied,
     ) {
         let before = self.partition_state(&id);
-        let mut created = false;
+        let (mut created, mut unclean) = (false, false);
         let Some(topic) = self.topics.get_mut(&id.topic) else { return };
         let Some(partition) = topic.partitions.get_mut(&id.partition) else { return };
         match write {
@@ -471,15 +482,19 @@ impl Controller {
             )) => {
                 let partition_epoch = PartitionEpoch(version);
                 let leadership = Leadership { partition_epoch, ..leadership.clone() };
-                created = partition.leadership.replace(leadership).is_none();
+                let leader = leadership.leader;
+                let former = partition.leadership.replace(leadership);
+                created = former.is_none();
+                unclean = leader != BrokerId::NONE
+                    && former.is_some_and(|former| !former.isr.contains(&leader));
             }
             Some(_) => return,
         }
         if let (Some(_), Some(before), Some(after), Some(leadership)) =
             (write, before, self.partition_state(&id), self.leadership(&id))
         {
-            let leadership = leadership.clone();
-            applied.decided.push(Decided { partition: id.clone(), before, after, leadership });
+            let (partition, leadership) = (id.clone(), leadership.clone());
+            applied.decided.push(Decided { partition, before, after, leadership, unclean });
         }
         if self.is_queued_for_deletion(&id.topic) {
             applied.more = true;
@@ -559,10 +574,20 @@ pub struct Counts {
     pub brokers: usize,
     /// Topics.
     pub topics: usize,
-    /// Partitions.
+    /// Partitions that have, or had, a leader.
     pub partitions: usize,
+    /// Partitions whose leader is gone, those of topics being deleted apart.
+    pub offline_partitions: usize,
+    /// Partitions that are not led by their first replica.
+    pub not_preferred: usize,
     /// Topics that wait for their deletion, or are being deleted.
     pub topics_to_delete: usize,
+    /// Of these, those that have to wait.
+    pub topics_ineligible: usize,
+    /// Replicas of topics to delete that are still there.
+    pub replicas_to_delete: usize,
+    /// Of these, those that could not be deleted.
+    pub replicas_ineligible: usize,
 }
 
 /// The leadership without its lost replicas and those that are told to leave, and its epoch one up if

@@ -149,6 +149,8 @@ pub struct Decided {
     pub after: PartitionState,
     /// Its leadership now.
     pub leadership: Leadership,
+    /// Whether its leader is from outside the ISR, so that records may be lost.
+    pub unclean: bool,
 }
 
 /// What a turn led to.

@@ -6,6 +6,7 @@ mod commit;
 pub mod configs;
 mod features;
 mod internal_topics;
+pub mod metrics;
 mod reads;
 mod state_log;
 mod term;
@@ -21,7 +22,7 @@ use common::{
     error_code::ErrorCode,
     ids::{BrokerId, ControllerEpoch},
 };
-use controller::error::ApiError;
+use controller::{controller::Counts, error::ApiError};
 use metadata::cache::MetadataCache;
 use parking_lot::Mutex;
 use tokio::{
@@ -41,6 +42,7 @@ use zk::{
 
 use self::{
     channels::ToBroker,
+    metrics::ControllerMetrics,
     term::{CONTROLLER_LOG, Command, Ended, Office},
 };
 
@@ -98,6 +100,8 @@ pub struct Start {
     pub to_broker: mpsc::Sender<ToBroker>,
     /// Whether a session was this broker's and is dead: its `/controller` is not waited for.
     pub is_ours: Arc<dyn Fn(SessionId) -> bool + Send + Sync>,
+    /// What it counts.
+    pub metrics: ControllerMetrics,
     /// Ends the controller; its znode goes with the session.
     pub stop: CancellationToken,
 }
@@ -123,7 +127,8 @@ struct Inner {
 
 /// Starts running for the office.
 pub fn start(start: Start) -> (ControllerHandle, JoinHandle<()>) {
-    let Start { broker, config, zk, metadata, registered, to_broker, is_ours, stop } = start;
+    let Start { broker, config, zk, metadata, registered, to_broker, is_ours, metrics, stop } =
+        start;
     let (office, office_seen) = watch::channel(None);
     let (told, told_seen) = watch::channel(0);
     let (command, commands) = mpsc::channel(COMMANDS_MAX);
@@ -140,7 +145,8 @@ pub fn start(start: Start) -> (ControllerHandle, JoinHandle<()>) {
     };
     let settings = Settings::new(broker, config);
     let told = Arc::new(told);
-    let candidate = Candidate { settings, zk, registered, to_broker, told, is_ours, stop, office };
+    let candidate =
+        Candidate { settings, zk, registered, to_broker, told, is_ours, metrics, stop, office };
     let task = tokio::spawn(candidate.run(commands));
     (handle, task)
 }
@@ -190,6 +196,7 @@ struct Candidate {
     to_broker: mpsc::Sender<ToBroker>,
     told: Arc<watch::Sender<u64>>,
     is_ours: Arc<dyn Fn(SessionId) -> bool + Send + Sync>,
+    metrics: ControllerMetrics,
     stop: CancellationToken,
     office: watch::Sender<Option<ControllerEpoch>>,
 }
@@ -253,10 +260,12 @@ impl Candidate {
             commands,
             to_own: self.to_broker.clone(),
             told: self.told.clone(),
+            metrics: &self.metrics,
             stop: &self.stop,
         };
         let ended = office.serve().await;
         self.office.send_replace(None);
+        self.metrics.show(false, Counts::default());
         self.after(ended, fence).await;
     }
 

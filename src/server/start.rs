@@ -251,6 +251,7 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
         registered: registration,
         to_broker,
         is_ours: Arc::new(move |session: SessionId| sessions.lock().is_ours(session)),
+        metrics: controller::metrics::ControllerMetrics::default(),
         stop: stop.clone(),
     });
     let apply = apply_configs(topic_configs.clone(), replicas.clone());

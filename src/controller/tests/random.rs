@@ -139,7 +139,7 @@ fn live(seed: u64) {
     world.settle();
     check(&world, &mut epochs);
     assert!(world.deletions.is_empty(), "still to delete: {:?}", world.deletions);
-    assert_eq!(world.controller.offline_partition_count(), 0);
+    assert_eq!(world.controller.counts().offline_partitions, 0);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn show(leadership: &Leadership) -> String {
 
 /// Leaderships that were written.
 pub(super) fn decided(id: BrokerId, epoch: ControllerEpoch, decided: &[Decided]) {
-    for Decided { partition, before, after, leadership } in decided {
+    for Decided { partition, before, after, leadership, .. } in decided {
         info!(
             target: STATE_CHANGE_LOG,
             "[Controller id={id} epoch={epoch}] Changed partition {partition} from {} to {} with state {}",

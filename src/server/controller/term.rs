@@ -1,7 +1,7 @@
 //! A controller's term, from its election until another is elected, its session ends, or it stops:
 //! read what changed, plan, commit, apply, announce.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     config::topic::TopicConfig,
@@ -27,10 +27,14 @@ use super::{
     Settings,
     channels::{Channels, ToBroker},
     commit::{CommitError, commit},
-    features, reads, state_log,
+    features,
+    metrics::ControllerMetrics,
+    reads, state_log,
 };
 
 pub(super) const CONTROLLER_LOG: &str = "kafka.controller.KafkaController";
+/// How often the metrics are brought up to date: it takes a look at every partition.
+const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 /// Answers of brokers that wait for the controller; one request is under way per broker.
 const ANSWERS_MAX: usize = 4096;
 
@@ -84,6 +88,7 @@ pub(super) struct Office<'a> {
     pub(super) commands: &'a mut mpsc::Receiver<Command>,
     pub(super) to_own: mpsc::Sender<ToBroker>,
     pub(super) told: Arc<watch::Sender<u64>>,
+    pub(super) metrics: &'a ControllerMetrics,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -121,7 +126,11 @@ impl Office<'_> {
         features::set_up(self.zk, version, self.id().0).await?;
         let mut news = self.read_all(&controller).await?;
         let mut first = true;
+        let mut measure = tokio::time::interval(METRICS_INTERVAL);
+        measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut changed = true;
         loop {
+            changed |= !news.is_empty();
             news = self.turn(&mut controller, news, &channels).await?;
             if std::mem::take(&mut first) {
                 info!(
@@ -141,6 +150,10 @@ impl Office<'_> {
                 }
                 Some(change) = answers.recv() => news.push(change),
                 Some(command) = self.commands.recv() => news.push(self.change_of(command)),
+                _ = measure.tick(), if changed => {
+                    self.metrics.show(true, controller.counts());
+                    changed = false;
+                }
                 () = self.stop.cancelled() => return Ok(Ended::Stopped),
             }
             while let Ok(change) = answers.try_recv() {
@@ -161,6 +174,7 @@ impl Office<'_> {
             let wanted = plan.unclean_wanted().clone();
             let outcomes = commit(self.zk, self.fence, plan.writes()).await?;
             let applied = controller.apply(plan, &outcomes);
+            self.metrics.count(&applied.decided);
             state_log::decided(self.id(), self.epoch(), &applied.decided);
             state_log::sending(self.id(), self.epoch(), &applied.requests);
             for topic in &applied.deleted {

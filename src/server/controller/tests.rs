@@ -37,6 +37,7 @@ use super::{
     ControllerHandle, Start,
     channels::{Answer, ToBroker},
     configs::{Alteration, Operation},
+    metrics::ControllerMetrics,
     start,
     topics::{DeleteTopic, Request},
 };
@@ -53,6 +54,7 @@ struct Cluster {
     registered: watch::Sender<Option<SessionId>>,
     /// Whether the broker leaves requests unanswered.
     deaf: Arc<AtomicBool>,
+    metrics: ControllerMetrics,
     stop: CancellationToken,
 }
 
@@ -117,6 +119,7 @@ async fn cluster_with(lines: &[(&str, &str)]) -> Cluster {
     let (metadata, deaf) = (Arc::new(MetadataCache::new()), Arc::default());
     tokio::spawn(obey(requests, Arc::clone(&metadata), Arc::clone(&deaf)));
     let stop = CancellationToken::new();
+    let metrics = ControllerMetrics::default();
     let (controller, _) = start(Start {
         broker: BROKER,
         config: config(lines),
@@ -125,9 +128,10 @@ async fn cluster_with(lines: &[(&str, &str)]) -> Cluster {
         registered: registered_seen,
         to_broker,
         is_ours: Arc::new(|_| false),
+        metrics: metrics.clone(),
         stop: stop.clone(),
     });
-    let cluster = Cluster { server, zk, metadata, controller, registered, deaf, stop };
+    let cluster = Cluster { server, zk, metadata, controller, registered, deaf, metrics, stop };
     cluster.until(|cluster| cluster.metadata.load().controller().is_some()).await;
     cluster
 }
@@ -407,6 +411,21 @@ async fn another_term_follows_a_lost_session() {
     assert_eq!(cluster.data("/controller_epoch").await, "2");
     assert_eq!(cluster.create(topic("u", 1)).await, "done");
     assert_eq!(cluster.expand("t", 2).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_counts_what_it_controls() {
+    let cluster = cluster().await;
+    assert_eq!(cluster.create(topic("t", 3)).await, "done");
+    let shown = |cluster: &Cluster| {
+        let ControllerMetrics { active_controller, active_brokers, .. } = &cluster.metrics;
+        let ControllerMetrics { global_topics, global_partitions, .. } = &cluster.metrics;
+        let gauges = [active_controller, active_brokers, global_topics, global_partitions];
+        gauges.map(|gauge| gauge.value())
+    };
+    cluster.until(|cluster| shown(cluster) == [1, 1, 1, 3]).await;
+    cluster.zk.expire();
+    cluster.until(|cluster| shown(cluster) == [0, 0, 0, 0]).await;
 }
 
 #[tokio::test(start_paused = true)]
