@@ -71,15 +71,17 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
         print_watches: AtomicBool::new(true),
     });
     let mut input = std::io::stdin().lock();
-    let code = shell(&options, screen, &mut input);
+    let End { code, is_death } = shell(&options, screen, &mut input);
     if code == 0 {
         return Ok(());
     }
-    // Java says so on its way out.
-    logging::error(
-        "org.apache.zookeeper.util.ServiceUtils",
-        &format!("Exiting JVM with code {code}"),
-    );
+    if !is_death {
+        // Java says so on its way out.
+        logging::error(
+            "org.apache.zookeeper.util.ServiceUtils",
+            &format!("Exiting JVM with code {code}"),
+        );
+    }
     Err(Halt(code))
 }
 
@@ -168,16 +170,31 @@ impl Screen {
 struct Failure {
     text: String,
     code: u8,
+    /// Java's shell dies of it.
+    is_death: bool,
 }
 
 impl Failure {
     fn new(text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), code: 1 }
+        Failure { text: text.into(), code: 1, is_death: false }
+    }
+
+    /// An exception that Java's shell does not catch.
+    fn death(exception: &str) -> Failure {
+        let text = format!("Exception in thread \"main\" {exception}");
+        Failure { text, code: 1, is_death: true }
     }
 }
 
-/// Runs the command of the options, or reads commands. The result is the exit code.
-fn shell(options: &Options, screen: Arc<Screen>, input: &mut dyn BufRead) -> u8 {
+/// How the shell ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End {
+    code: u8,
+    is_death: bool,
+}
+
+/// Runs the command of the options, or reads commands.
+fn shell(options: &Options, screen: Arc<Screen>, input: &mut dyn BufRead) -> End {
     screen.say(&format!("Connecting to {}", options.servers));
     let mut shell = Shell {
         screen,
@@ -186,7 +203,8 @@ fn shell(options: &Options, screen: Arc<Screen>, input: &mut dyn BufRead) -> u8 
         connection: None,
         closed: false,
         history: Vec::new(),
-        code: 0,
+        is_interactive: options.command.is_empty(),
+        end: End { code: 0, is_death: false },
     };
     if !options.command.is_empty() {
         // It needs no server, and is over before Java's shell has one.
@@ -233,33 +251,34 @@ struct Shell {
     /// The user closed the connection: commands do not open it again.
     closed: bool,
     history: Vec<String>,
-    /// Of the last command.
-    code: u8,
+    is_interactive: bool,
+    /// How it would end now.
+    end: End,
 }
 
 impl Shell {
     fn run(&mut self, words: &[String]) -> Flow {
-        let result = self.process(words);
-        self.code = match &result {
+        match self.process(words) {
             // The exit code is that of the command before.
-            Ok(Flow::Quit) => self.code,
-            Ok(Flow::On) => 0,
+            Ok(Flow::Quit) => Flow::Quit,
+            Ok(Flow::On) => {
+                self.end.code = 0;
+                Flow::On
+            }
             Err(failure) => {
                 self.screen.complain(&failure.text);
-                failure.code
+                self.end = End { code: failure.code, is_death: failure.is_death };
+                if failure.is_death { Flow::Quit } else { Flow::On }
             }
-        };
-        result.unwrap_or(Flow::On)
+        }
     }
 
     fn process(&mut self, words: &[String]) -> Result<Flow, Failure> {
         let command = words.first().map_or("", String::as_str);
         if !USAGE.iter().any(|(name, _)| *name == command) {
             self.usage();
-            return Err(Failure {
-                text: format!("Command not found: Command not found {command}"),
-                code: 127,
-            });
+            let text = format!("Command not found: Command not found {command}");
+            return Err(Failure { code: 127, ..Failure::new(text) });
         }
         match command {
             "quit" => {
@@ -289,7 +308,6 @@ impl Shell {
                 self.closed = false;
                 self.connect();
             }
-            "close" => self.close(),
             _ => {}
         }
         if self.closed {
@@ -371,11 +389,11 @@ impl Shell {
     }
 
     /// Goes without a word, as Java's shell does: the session ends when its time is over.
-    fn leave(mut self) -> u8 {
+    fn leave(mut self) -> End {
         if let Some(connection) = self.connection.take() {
             connection.leave();
         }
-        self.code
+        self.end
     }
 
     /// Ends the session.

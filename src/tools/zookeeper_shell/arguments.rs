@@ -37,6 +37,21 @@ impl Parsed {
         self.options.iter().any(|(name, _)| name == option)
     }
 
+    /// Of a group, one option at most may be given. A refusal is the text of Java's exception.
+    pub(super) fn one_of(&self, group: &[&str]) -> Result<Option<&str>, String> {
+        let mut given =
+            self.options.iter().map(|(name, _)| name.as_str()).filter(|name| group.contains(name));
+        let first = given.next();
+        match given.find(|name| Some(*name) != first) {
+            Some(second) => Err(format!(
+                "org.apache.commons.cli.AlreadySelectedException: The option '{second}' was specified but an option \
+                 from this group has already been selected: '{}'",
+                first.unwrap_or_default()
+            )),
+            None => Ok(first),
+        }
+    }
+
     /// The value of an option, where it is given first.
     pub(super) fn value(&self, option: &str) -> Option<&str> {
         let found = self.options.iter().find(|(name, _)| name == option);

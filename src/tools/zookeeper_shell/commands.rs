@@ -43,6 +43,10 @@ pub(super) fn run(shell: &mut Shell, command: &str, words: &[String]) -> Result<
         "setquota" => quota::set(shell, words),
         "delquota" => quota::delete(shell, words),
         "version" => version(shell, words),
+        "close" => {
+            shell.close();
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -132,10 +136,7 @@ fn deprecated_watch(shell: &Shell, words: &[String], parsed: Parsed) -> Result<P
 fn version_of(parsed: &Parsed) -> Result<i32, Failure> {
     let Some(version) = parsed.value("v") else { return Ok(-1) };
     version.parse().map_err(|_| {
-        // Java's shell dies of it.
-        Failure::new(format!(
-            "Exception in thread \"main\" java.lang.NumberFormatException: For input string: \"{version}\""
-        ))
+        Failure::death(&format!("java.lang.NumberFormatException: For input string: \"{version}\""))
     })
 }
 
@@ -255,6 +256,10 @@ fn create(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
         Some(text) => parse_acl(&screen, text),
         None => Acl::open(),
     };
+    if acl.is_empty() {
+        screen.complain(&keeper(Refusal::InvalidAcl, ""));
+        return Err(no_acl());
+    }
     let client = shell.client(path)?;
     let data = parsed.words.get(2).map(String::as_bytes);
     match client.create(path, data, &acl, mode) {
@@ -269,6 +274,11 @@ fn create(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
             Err(failure(error, path))
         }
     }
+}
+
+/// Java's client refuses an empty ACL by itself, and does not say for which path.
+fn no_acl() -> Failure {
+    Failure::new(refused(Refusal::InvalidAcl, "null"))
 }
 
 fn create_mode(parsed: &Parsed) -> Result<CreateMode, Failure> {
@@ -427,6 +437,9 @@ fn set_acl(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
     let acls = parse_acl(&screen, &parsed.words[2]);
     let version = version_of(&parsed)?;
     let path = path_of(&parsed)?;
+    if acls.is_empty() {
+        return Err(no_acl());
+    }
     let client = shell.client(path)?;
     if parsed.has("R") {
         return walk(client, path, false, &mut |path| {
@@ -467,6 +480,8 @@ fn add_auth(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
     let auth = parsed.words.get(2).map(String::as_bytes);
     let screen = shell.screen.clone();
     match shell.client("")?.add_auth(&parsed.words[1], auth) {
+        // Java's shell does not wait for the answer, so a single command ends without it.
+        Err(ClientError::Refused(Refusal::AuthFailed)) if !shell.is_interactive => Ok(()),
         Err(ClientError::Refused(Refusal::AuthFailed)) => {
             screen.tell(&WatchedEvent { state: "AuthFailed", kind: "None", path: None });
             shell.close();

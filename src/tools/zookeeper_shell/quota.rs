@@ -7,12 +7,15 @@ use zookeeper::client::{Client, ClientError, CreateMode};
 use zookeeper::code::Refusal;
 use zookeeper::data::{Acl, check_path};
 
+use super::arguments::parse;
 use super::commands::{failure, path_of, read, usage};
 use super::{Failure, Shell};
 
 const ROOT: &str = "/zookeeper/quota";
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
+/// Options of which one alone may be given: count or bytes, soft or hard.
+const GROUP: [&str; 4] = ["n", "b", "N", "B"];
 
 /// Counts or limits, by name; -1 for none.
 struct Track(BTreeMap<String, i64>);
@@ -78,7 +81,16 @@ pub(super) fn list(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
 }
 
 pub(super) fn set(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
-    let parsed = read(words, &[], &["n", "b", "N", "B"], 2)?;
+    let parsed = parse(words, &[], &GROUP).map_err(Failure::new)?;
+    if parsed.one_of(&GROUP).map_err(Failure::new)?.is_none() {
+        return Err(Failure::new(
+            "org.apache.commons.cli.MissingOptionException: Missing required option: [-n num soft quota, \
+             -b bytes soft quota, -N num hard quota, -B bytes hard quota]",
+        ));
+    }
+    if parsed.words.len() < 2 {
+        return Err(usage("setquota"));
+    }
     let path = parsed.words[1].as_str();
     let screen = shell.screen.clone();
     if path.starts_with(ROOT) {
@@ -109,10 +121,6 @@ pub(super) fn set(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
                 return Ok(());
             }
         }
-    }
-    if wanted.is_empty() {
-        screen.complain(&usage("setquota").text);
-        return Ok(());
     }
     check_path(path).map_err(Failure::new)?;
     let client = shell.client(path)?;
@@ -207,7 +215,8 @@ fn warnings(limits: &Track, stats: &Track) -> Vec<String> {
 }
 
 pub(super) fn delete(shell: &mut Shell, words: &[String]) -> Result<(), Failure> {
-    let parsed = read(words, &["n", "b", "N", "B"], &[], 2)?;
+    let parsed = read(words, &GROUP, &[], 2)?;
+    let option = parsed.one_of(&GROUP).map_err(Failure::new)?;
     let path = path_of(&parsed)?;
     let screen = shell.screen.clone();
     let client = shell.client(path)?;
@@ -222,7 +231,7 @@ pub(super) fn delete(shell: &mut Shell, words: &[String]) -> Result<(), Failure>
         Err(error) => return Err(fail(error)),
     };
     let keys = [("n", "count"), ("b", "bytes"), ("N", "countHardLimit"), ("B", "byteHardLimit")];
-    if let Some((_, key)) = keys.iter().find(|(option, _)| parsed.has(option)) {
+    if let Some((_, key)) = keys.iter().find(|(name, _)| Some(*name) == option) {
         limits.set(key, -1);
         client.set_data(&limits_path, Some(limits.text().as_bytes()), -1).map_err(fail)?;
         return Ok(());

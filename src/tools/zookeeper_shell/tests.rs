@@ -48,7 +48,7 @@ fn print(server: &str, words: &[&str], stdin: &str) -> Printed {
         err: Mutex::new(Box::new(err.clone())),
         print_watches: AtomicBool::new(true),
     });
-    let code = shell(&options, screen, &mut Cursor::new(stdin.as_bytes()));
+    let End { code, .. } = shell(&options, screen, &mut Cursor::new(stdin.as_bytes()));
     Printed { out: out.text(), err: err.text(), code }
 }
 
@@ -100,7 +100,7 @@ fn mask(text: &str) -> String {
                 .chars()
                 .map(|character| match character {
                     '0'..='9' => '9',
-                    letter if letter.is_ascii_alphabetic() && !date.contains("UTCX") => 'a',
+                    letter if letter.is_ascii_alphabetic() => 'a',
                     other => other,
                 })
                 .collect();
@@ -174,7 +174,7 @@ fn an_interactive_session_goes_on_after_errors() {
     let expected = "/a\n/a/n-0000000000\none\n0 - create /a one\n1 - create /a two\n\
                     2 - create -s /a/n- \"two words\"\n3 - ls -R /a\n4 - get -w /a\n5 - set -v 7 /a x\n\
                     6 - set /a x\n7 - get /a/\n8 - history\nAuth scheme: User\nip: 127.0.0.1\n\
-                    \nWATCHER::\n\nWatchedEvent state:Closed type:None path:null\nNot connected\nNot connected\n";
+                    \nWATCHER::\n\nWatchedEvent state:Closed type:None path:null\nNot connected\n";
     assert_eq!(out, expected);
     let expected = "Created /a\nNode already exists: /a\nCreated /a/n-0000000000\n\
                     version No is not valid : /a\nPath must not end with / character\n\
