@@ -143,11 +143,12 @@ async fn cluster() -> Cluster {
 impl Cluster {
     /// Waits while the clock is paused: it goes on whenever nobody else has anything to do.
     async fn until(&self, reached: impl Fn(&Cluster) -> bool) {
+        let mut looks = tokio::time::interval(Duration::from_millis(10));
         for _ in 0..10_000 {
             if reached(self) {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            looks.tick().await;
         }
         panic!("does not come about: {:?}", self.tree("/"));
     }
@@ -474,24 +475,25 @@ async fn life_with_a_fault(writes: usize, fault: Fault) {
             }
         })
     };
+    let mut retries = tokio::time::interval(Duration::from_secs(1));
     for name in ["a", "b"] {
         // A request that the fault hit is sent again, as clients do.
-        for _ in 0..3 {
+        for _ in 0..4 {
             cluster.until(|cluster| cluster.controller.is_active()).await;
             let result = cluster.create(topic(name, 2)).await;
             if result == "done" || result.starts_with("TOPIC_ALREADY_EXISTS") {
                 break;
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            retries.tick().await;
         }
     }
     cluster.until(|cluster| cluster.leads("a", 1) && cluster.leads("b", 1)).await;
-    for _ in 0..3 {
+    for _ in 0..4 {
         cluster.until(|cluster| cluster.controller.is_active()).await;
         if cluster.delete("a").await.is_none() {
             break;
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        retries.tick().await;
     }
     let gone = |cluster: &Cluster| {
         cluster.metadata.load().topic("a").is_none()
