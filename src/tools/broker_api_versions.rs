@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use client::{cluster::Topics, connection::ApiVersions, metadata::Node};
+use client::{
+    admin::Admin, cluster::Topics, config::ConnectionConfig, connection::ApiVersions,
+    error::ClientError, metadata::Node,
+};
 use common::{clock, properties::Properties};
 
 use crate::{
-    clients::{construction_failure, load, open_admin, runtime},
+    clients::{construction_failure, load, runtime},
     console::{Halt, halt, say},
     logging,
     options::{OptionSpec, Options, read, value},
@@ -33,7 +36,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
     options.require(&["bootstrap-server"])?;
     let properties = client_properties(&options)?;
     runtime()?.block_on(async {
-        let opened = open_admin(&properties).await;
+        let opened = open(&properties).await;
         let admin = opened.or_else(|error| {
             halt(&construction_failure("Failed to create new KafkaAdminClient", &error))
         })?;
@@ -51,6 +54,13 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
         }
         Ok(())
     })
+}
+
+/// Kafka has a client of its own for this, whose log lines have another head.
+async fn open(properties: &Properties) -> Result<Admin, ClientError> {
+    let mut config = ConnectionConfig::admin(properties)?;
+    config.log_prefix = format!("[LegacyAdminClient clientId={}] ", config.client_id);
+    Admin::open(config).await
 }
 
 fn client_properties(options: &Options) -> Result<Properties, Halt> {

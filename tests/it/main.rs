@@ -4,4 +4,5 @@ mod config_recordings;
 mod configuration;
 mod deviations;
 mod tidy;
+mod transcripts;
 mod zk_conformance;
