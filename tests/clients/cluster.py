@@ -1,0 +1,143 @@
+"""A ZooKeeper and one broker as processes, on free ports of the loopback, in a folder of their own."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = ROOT / "bin"
+# Where Debian's package puts Apache ZooKeeper.
+APACHE_BIN = Path("/usr/share/zookeeper/bin")
+START_SECONDS_MAX = 60
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Failure(Exception):
+    """A check that does not hold, or could not be made."""
+
+
+class Process:
+    """A server that is started again and again with the same command; its output goes to one file."""
+
+    def __init__(self, name: str, command: list, port: int, folder: Path, environment: dict):
+        self.name = name
+        self.command = [str(word) for word in command]
+        self.port = port
+        self.log = folder / f"{name}.out"
+        self.environment = os.environ | environment
+        self.process = None
+
+    def start(self) -> None:
+        with open(self.log, "ab") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                                            env=self.environment, start_new_session=True)
+
+    def wait_until_it_accepts(self) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not accepts(self.port):
+            if self.process.poll() is not None:
+                raise Failure(f"the {self.name} ended with {self.process.returncode}: {self.last_line()}")
+            if time.monotonic() > deadline:
+                raise Failure(f"the {self.name} does not accept connections: {self.last_line()}")
+            time.sleep(0.02)
+
+    def last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return f"{lines[-1] if lines else 'no output'} ({self.log})"
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        """Ends it. One that ended by itself, or does not end, is a failure."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        if process.poll() is not None:
+            raise Failure(f"the {self.name} ended by itself with {process.returncode}: {self.last_line()}")
+        process.send_signal(sent)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise Failure(f"the {self.name} does not stop within 30 seconds: {self.last_line()}") from None
+
+
+class Cluster:
+    """Both servers. `zookeeper` is `standalone` or `apache`."""
+
+    def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None):
+        self.folder = folder
+        self.zookeeper_port = free_port()
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.zookeeper_connect = f"127.0.0.1:{self.zookeeper_port}"
+        folder.mkdir(parents=True, exist_ok=True)
+
+        zookeeper_file = folder / "zookeeper.properties"
+        write_properties(zookeeper_file, {
+            "dataDir": folder / "zookeeper-data", "clientPort": self.zookeeper_port, "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0, "admin.enableServer": "false", "tickTime": 1000, "4lw.commands.whitelist": "*",
+        })
+        (folder / "zookeeper-data").mkdir(exist_ok=True)
+        logs = {"LOG_DIR": str(folder / "logs"), "ZOO_LOG_DIR": str(folder / "logs"), "SERVER_JVMFLAGS": "-Xmx256m"}
+        (folder / "logs").mkdir(exist_ok=True)
+        command = {
+            "standalone": [BIN / "zookeeper-server-start.sh", zookeeper_file],
+            "apache": [APACHE_BIN / "zkServer.sh", "start-foreground", zookeeper_file],
+        }[zookeeper]
+        self.zookeeper = Process("zookeeper", command, self.zookeeper_port, folder, logs)
+
+        self.server_file = folder / "server.properties"
+        write_properties(self.server_file, {
+            "broker.id": 0, "listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": folder / "data",
+            "zookeeper.connect": self.zookeeper_connect, "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1, **(properties or {}),
+        })
+        self.broker = Process("broker", [BIN / "kafka-server-start.sh", self.server_file], self.port, folder, logs)
+
+    def start(self) -> None:
+        self.zookeeper.start()
+        self.zookeeper.wait_until_it_accepts()
+        self.broker.start()
+        self.broker.wait_until_it_accepts()
+        # Served once an answer to Metadata comes.
+        self.script("kafka-topics.sh", "--list")
+
+    def script(self, name: str, *words: str) -> str:
+        """Runs one of the ordinary scripts against the broker; gives what it prints."""
+        command = [str(BIN / name), "--bootstrap-server", self.bootstrap, *words]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if ran.returncode != 0:
+            raise Failure(f"{name} {' '.join(words)}: exit code {ran.returncode}: {(ran.stderr or ran.stdout).strip()}")
+        return ran.stdout
+
+    def create_topic(self, name: str, partitions: int, **configs) -> None:
+        words = [word for key, value in configs.items() for word in ("--config", f"{key.replace('_', '.')}={value}")]
+        self.script("kafka-topics.sh", "--create", "--topic", name, "--partitions", str(partitions), *words)
+
+    def delete_topic(self, name: str) -> None:
+        self.script("kafka-topics.sh", "--delete", "--topic", name)
+
+    def stop(self) -> None:
+        """Stops the broker, then ZooKeeper; both, even when one fails."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.zookeeper.stop)
+            stack.callback(self.broker.stop)
+
+
+def write_properties(path: Path, values: dict) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
