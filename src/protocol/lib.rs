@@ -4,4 +4,5 @@ pub mod admission;
 pub mod api;
 pub mod frame;
 pub mod sample;
+pub mod schema;
 mod shapes;

@@ -1,0 +1,229 @@
+//! One of the two brokers: its connection, and what it calls things.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::{ApiKey, ResponseKind};
+use protocol::{
+    api::{self, Api},
+    frame::SIZE_LENGTH,
+};
+
+use crate::{
+    tree::{self, Tree},
+    value::{SideValues, unhex},
+};
+
+/// How long an answer may take before the outcome is silence.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// An answer, decoded.
+    Answer(Tree),
+    /// The connection ended without one.
+    Closed,
+    /// None came, and the next request was answered.
+    NoAnswer,
+    /// Nothing came in time.
+    Silence,
+    /// An answer that the codec cannot read.
+    Unreadable(String),
+}
+
+/// A broker under comparison.
+pub(crate) struct Side {
+    pub(crate) address: SocketAddr,
+    stream: Option<TcpStream>,
+    correlation_id: i32,
+    /// The ids it gave to topics.
+    topic_ids: BTreeMap<String, [u8; 16]>,
+    session_id: Cell<i32>,
+    /// What it calls the cluster.
+    pub(crate) cluster_id: String,
+    /// What stands in texts of this side alone, and what to read there instead.
+    pub(crate) texts: Vec<(String, &'static str)>,
+}
+
+impl SideValues for Side {
+    fn topic_id(&self, name: &str) -> [u8; 16] {
+        self.topic_ids.get(name).copied().unwrap_or_default()
+    }
+
+    fn session_id(&self) -> i32 {
+        self.session_id.get()
+    }
+}
+
+impl Side {
+    /// A broker at an address; nothing is sent yet.
+    pub(crate) fn new(address: SocketAddr) -> Side {
+        Side {
+            address,
+            stream: None,
+            correlation_id: 0,
+            topic_ids: BTreeMap::new(),
+            session_id: Cell::new(0),
+            cluster_id: String::new(),
+            texts: vec![(address.to_string(), "<address>")],
+        }
+    }
+
+    /// Sends a request. What came of it is read by `receive`, so that both sides work at the same time.
+    pub(crate) fn send(&mut self, api: &Api, version: i16, body: &[u8], probe: bool) {
+        self.correlation_id = self.correlation_id.wrapping_add(2);
+        let mut out = request(api, version, self.correlation_id, body);
+        if probe {
+            let probed = api::find(ApiKey::ApiVersions as i16).expect("in the table");
+            out.put_slice(&request(probed, 0, self.correlation_id + 1, &[]));
+        }
+        // A broken connection shows when the answer is read.
+        let _ = self.connected().and_then(|mut stream| stream.write_all(&out));
+    }
+
+    fn connected(&mut self) -> std::io::Result<&TcpStream> {
+        if self.stream.is_none() {
+            let stream = TcpStream::connect(self.address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            self.stream = Some(stream);
+        }
+        self.stream.as_ref().ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+
+    /// Closes the connection; the next request opens another.
+    pub(crate) fn hang_up(&mut self) {
+        self.stream = None;
+    }
+
+    /// Reads what came of the request that was sent last.
+    pub(crate) fn receive(&mut self, api: &Api, version: i16, probe: bool) -> Outcome {
+        let outcome = match self.frame() {
+            Ok(frame) => {
+                let outcome = self.read(api, version, frame);
+                // The probe's answer follows the request's.
+                if probe && !matches!(outcome, Outcome::NoAnswer) && self.frame().is_err() {
+                    self.hang_up();
+                }
+                outcome
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Outcome::Silence
+            }
+            Err(_) => Outcome::Closed,
+        };
+        if matches!(outcome, Outcome::Closed | Outcome::Silence) {
+            self.hang_up();
+        }
+        outcome
+    }
+
+    fn frame(&mut self) -> std::io::Result<Bytes> {
+        let mut stream = self.connected()?;
+        let mut size = [0; SIZE_LENGTH];
+        stream.read_exact(&mut size)?;
+        let size = usize::try_from(i32::from_be_bytes(size)).map_err(std::io::Error::other)?;
+        let mut frame = vec![0; size];
+        stream.read_exact(&mut frame)?;
+        Ok(frame.into())
+    }
+
+    fn read(&mut self, api: &Api, version: i16, mut frame: Bytes) -> Outcome {
+        if frame.len() < 4 {
+            return Outcome::Unreadable(crate::value::hex(&frame));
+        }
+        let correlation_id = frame.get_i32();
+        if correlation_id == self.correlation_id + 1 {
+            return Outcome::NoAnswer;
+        }
+        // An ApiVersions of a version that is not known is answered in version 0.
+        let version = if api.supports(version) { version } else { 0 };
+        if api.response_header_version(version) == 1 && frame.get_u8() != 0 {
+            return Outcome::Unreadable("tagged fields in the header".to_owned());
+        }
+        let whole = frame.clone();
+        let decoded = match ResponseKind::decode(api.key, &mut frame, version) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                return Outcome::Unreadable(format!("{error}: {}", crate::value::hex(&whole)));
+            }
+        };
+        if !frame.is_empty() {
+            return Outcome::Unreadable(format!("{} bytes left over", frame.len()));
+        }
+        match tree::parse(&format!("{decoded:?}")) {
+            Ok(tree) => {
+                self.learn(api.key, &tree);
+                Outcome::Answer(tree)
+            }
+            Err(error) => Outcome::Unreadable(format!("{error} in {decoded:?}")),
+        }
+    }
+
+    /// Keeps the ids that an answer tells.
+    fn learn(&mut self, api: ApiKey, answer: &Tree) {
+        if matches!(api, ApiKey::Metadata | ApiKey::CreateTopics) {
+            let topics = answer.get("topics").map(Tree::items).unwrap_or_default();
+            for topic in topics {
+                let failed = topic.get("error_code").is_none_or(|code| code.as_text() != "0");
+                let (name, id) = (topic.get("name").filter(|_| !failed), topic.get("topic_id"));
+                let id = id.and_then(|id| id_bytes(id.as_text()));
+                if let (Some(name), Some(id)) = (name, id.filter(|id| *id != [0; 16])) {
+                    self.topic_ids.insert(name.as_text().to_owned(), id);
+                }
+            }
+        }
+        if api == ApiKey::Fetch {
+            let id = answer.get("session_id").and_then(|id| id.as_text().parse().ok());
+            if let Some(id) = id.filter(|id| *id != 0) {
+                self.session_id.set(id);
+            }
+        }
+        if api == ApiKey::Metadata
+            && let Some(id) = answer.get("cluster_id")
+            && !id.as_text().is_empty()
+        {
+            self.cluster_id = id.as_text().to_owned();
+        }
+    }
+
+    /// The topic that the side gave an id to.
+    pub(crate) fn topic_of(&self, id: &str) -> Option<&str> {
+        let id = id_bytes(id)?;
+        let mut topics = self.topic_ids.iter();
+        topics.find(|(_, known)| **known == id).map(|(name, _)| name.as_str())
+    }
+}
+
+fn id_bytes(id: &str) -> Option<[u8; 16]> {
+    unhex(&id.replace('-', "")).try_into().ok()
+}
+
+/// A whole frame: size, header, body.
+fn request(api: &Api, version: i16, correlation_id: i32, body: &[u8]) -> BytesMut {
+    const CLIENT_ID: &[u8] = b"differential";
+    let mut out = BytesMut::new();
+    out.put_i32(0);
+    out.put_i16(api.key as i16);
+    out.put_i16(version);
+    out.put_i32(correlation_id);
+    let header_version = api.request_header_version(version);
+    if header_version >= 1 {
+        out.put_u16(12);
+        out.put_slice(CLIENT_ID);
+    }
+    if header_version >= 2 {
+        out.put_u8(0); // No tagged fields.
+    }
+    out.put_slice(body);
+    let size = (out.len() - SIZE_LENGTH) as u32;
+    out[..SIZE_LENGTH].copy_from_slice(&size.to_be_bytes());
+    out
+}
