@@ -68,14 +68,11 @@ impl ReplicaManager {
         self.topics.read().values().flat_map(|topic| topic.values().cloned()).collect()
     }
 
-    /// How many partitions there are.
-    pub fn len(&self) -> usize {
-        self.topics.read().values().map(BTreeMap::len).sum()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.topics.read().is_empty()
+    /// How many partitions there are, and how many of them are led here.
+    pub fn counts(&self) -> (usize, usize) {
+        let topics = self.topics.read();
+        let all = || topics.values().flat_map(BTreeMap::values);
+        (all().count(), all().filter(|partition| partition.is_leader()).count())
     }
 
     /// Takes the controller's word on a partition: makes its log where it is missing, leads or follows.
@@ -93,6 +90,9 @@ impl ReplicaManager {
             Some(partition) => partition,
             None => self.host(&word, settings)?,
         };
+        if partition.log().log_directory().is_offline() {
+            return Err(ErrorCode::KafkaStorageError);
+        }
         if let (Some(ours), Some(theirs)) = (partition.topic_id(), word.topic_id)
             && ours != theirs
         {

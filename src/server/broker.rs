@@ -21,7 +21,8 @@ use storage::log_manager::LogManager;
 use zk::store::ZkStore;
 
 use crate::{
-    controller::ControllerHandle, handlers, producer_ids::ProducerIds, topic_configs::TopicConfigs,
+    controller::ControllerHandle, handlers, metrics::BrokerMetrics, producer_ids::ProducerIds,
+    topic_configs::TopicConfigs,
 };
 
 /// A running broker, as its handlers see it. Never changes but through what it holds.
@@ -37,6 +38,7 @@ pub(crate) struct Broker {
     pub fetch_sessions: SessionCache,
     pub producer_ids: ProducerIds,
     pub controller: ControllerHandle,
+    pub metrics: BrokerMetrics,
     /// Version of the `/feature` znode; -1 where it was never seen.
     pub features_epoch: AtomicI64,
 }

@@ -64,6 +64,7 @@ const fn bits(operations: &[u32]) -> i32 {
 pub(crate) fn start(broker: &Arc<Broker>, request: Request) -> Step {
     let Request { api, api_version, correlation_id, client_id, body, connection } = request;
     let ctx = RequestContext { api, api_version, correlation_id, client_id, connection };
+    broker.metrics.request(api);
     let mut body = body;
     match dispatch(broker, ctx, &mut body) {
         Ok(step) => step,

@@ -7,6 +7,7 @@ mod errors;
 mod handlers;
 mod listeners;
 pub mod logging;
+mod metrics;
 mod producer_ids;
 mod registration;
 mod replica_requests;

@@ -11,6 +11,7 @@ use std::{
 use common::{
     clock,
     config::broker::BrokerConfig,
+    counters::Registry,
     ids::{BrokerId, ControllerEpoch},
     topic::Uuid,
 };
@@ -35,6 +36,7 @@ use zk::{
     configs::{self, Entity},
     documents::config::Configs,
     error::ZnodeError,
+    metrics::ZkMetrics,
     real::{ConnectError, RealStore, ZkConfig},
     registration::RegisterError,
     store::{SessionId, ZkError, ZkStore},
@@ -44,6 +46,7 @@ use crate::{
     broker::{Broker, Requests},
     controller, dynamic_config,
     listeners::{self, UnservedProtocol},
+    metrics::BrokerMetrics,
     producer_ids::ProducerIds,
     registration::Registrar,
     replica_requests::ReplicaRequests,
@@ -123,16 +126,18 @@ impl Running {
     pub async fn start(config: Arc<BrokerConfig>) -> Result<Running, StartError> {
         let connect = &config.zookeeper_connect;
         info!(target: "kafka.server.KafkaServer", "Connecting to zookeeper on {connect}");
-        let zk = RealStore::connect(zk_config(&config)).await?;
-        Running::start_on(config, zk).await
+        let registry = Registry::default();
+        let zk = RealStore::connect(zk_config(&config, &registry)).await?;
+        Running::start_on(config, zk, &registry).await
     }
 
-    /// Starts a broker on a store; closes the store where it does not start.
+    /// Starts a broker on a store, counting into a registry; closes the store where it does not start.
     pub async fn start_on(
         config: Arc<BrokerConfig>,
         zk: Arc<dyn ZkStore>,
+        registry: &Registry,
     ) -> Result<Running, StartError> {
-        let started = start(config, zk.clone()).await;
+        let started = start(config, zk.clone(), registry).await;
         if started.is_err() {
             // The start has failed already; what closing says adds nothing.
             let _ = zk.close().await;
@@ -182,7 +187,7 @@ impl Running {
     }
 }
 
-fn zk_config(config: &BrokerConfig) -> ZkConfig {
+fn zk_config(config: &BrokerConfig, registry: &Registry) -> ZkConfig {
     let milliseconds = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
     ZkConfig {
         session_timeout: milliseconds(config.zookeeper_session_timeout_ms),
@@ -191,11 +196,16 @@ fn zk_config(config: &BrokerConfig) -> ZkConfig {
             .unwrap_or(1),
         set_acl: config.zookeeper_set_acl,
         name: "Kafka server".to_owned(),
+        metrics: ZkMetrics::of_broker(registry),
         ..ZkConfig::new(config.zookeeper_connect.clone())
     }
 }
 
-async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Running, StartError> {
+async fn start(
+    config: Arc<BrokerConfig>,
+    zk: Arc<dyn ZkStore>,
+    registry: &Registry,
+) -> Result<Running, StartError> {
     bootstrap::create_top_level_paths(&*zk).await?;
     let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;
     info!(target: "kafka.server.KafkaServer", "Cluster ID = {cluster_id}");
@@ -251,7 +261,7 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
         registered: registration,
         to_broker,
         is_ours: Arc::new(move |session: SessionId| sessions.lock().is_ours(session)),
-        metrics: controller::metrics::ControllerMetrics::default(),
+        metrics: controller::metrics::ControllerMetrics::of_broker(registry),
         stop: stop.clone(),
     });
     let apply = apply_configs(topic_configs.clone(), replicas.clone());
@@ -273,6 +283,7 @@ async fn start(config: Arc<BrokerConfig>, zk: Arc<dyn ZkStore>) -> Result<Runnin
         topic_configs,
         fetch_sessions: SessionCache::new(slots),
         controller,
+        metrics: BrokerMetrics::new(registry),
         features_epoch: AtomicI64::new(-1),
         config,
     });

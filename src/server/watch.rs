@@ -58,8 +58,19 @@ pub(crate) async fn directories(broker: &Broker) -> String {
             );
             broker.controller.log_dir_failed();
         }
+        count(broker);
         if broker.logs.all_directories_offline() {
             return "Shutdown broker because all log dirs have failed".to_owned();
         }
     }
+}
+
+/// Sets the gauges that nothing else keeps.
+fn count(broker: &Broker) {
+    let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (partitions, leaders) = broker.replicas.counts();
+    broker.metrics.partitions.set(gauge(partitions));
+    broker.metrics.leaders.set(gauge(leaders));
+    let offline = broker.logs.directories().filter(|directory| directory.is_offline());
+    broker.metrics.offline_log_directories.set(gauge(offline.count()));
 }

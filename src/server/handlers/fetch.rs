@@ -353,6 +353,10 @@ async fn wait_for_bytes(
 }
 
 fn finish(broker: &Broker, ctx: &RequestContext, context: &FetchContext, pass: Pass) -> Response {
+    let failed = pass.answers.iter().filter(|answer| !answer.error.is_none()).count();
+    broker.metrics.fetch_requests.mark(pass.answers.len() as u64);
+    broker.metrics.failed_fetch_requests.mark(failed as u64);
+    broker.metrics.bytes_out.mark(pass.bytes as u64);
     let answered: Vec<Answered> = pass
         .answers
         .iter()

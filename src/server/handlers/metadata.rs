@@ -47,7 +47,8 @@ pub(crate) async fn handle(
         topics.push(missing_topic(broker, name, may_create).await);
     }
     if ctx.api_version >= 8 && request.include_topic_authorized_operations {
-        for topic in &mut topics {
+        let has_name = |topic: &&mut MetadataResponseTopic| topic.name.is_some();
+        for topic in topics.iter_mut().filter(has_name) {
             topic.topic_authorized_operations = TOPIC_OPERATIONS;
         }
     }
@@ -105,12 +106,10 @@ fn unique<T: PartialEq + Clone + std::hash::Hash + Eq>(items: impl Iterator<Item
 /// The answer to a request that is wrong as a whole: the error for every topic it names.
 fn refused(version: i16, request: &MetadataRequest, error: ErrorCode) -> MetadataResponse {
     let topics = request.topics.iter().flatten().map(|topic| {
-        // A null name was first allowed in an answer of version 12; before, Kafka sends an empty one.
-        let name = topic.name.clone().unwrap_or_default();
-        let known = version < 12 || topic.name.is_some();
+        // An empty name for null, even where the answer could say null, as Kafka does.
         let answer = MetadataResponseTopic::default()
             .with_error_code(error.code())
-            .with_name(known.then_some(name))
+            .with_name(Some(topic.name.clone().unwrap_or_default()))
             .with_topic_authorized_operations(OPERATIONS_UNSET);
         if version >= 10 { answer.with_topic_id(topic.topic_id) } else { answer }
     });

@@ -49,6 +49,7 @@ struct Written {
     /// Where acks=all waits for the high watermark.
     end: Offset,
     log_append_time: i64,
+    record_count: u64,
     partition: Arc<Partition>,
 }
 
@@ -106,13 +107,20 @@ fn append(
     data: &PartitionProduceData,
     outcome: &mut Outcome,
 ) {
+    let bytes = data.records.as_ref().map_or(0, Bytes::len) as u64;
+    broker.metrics.produce_requests.mark(1);
     outcome.result = match append_checked(broker, ctx, acks, topic, data) {
         Ok(written) => {
+            broker.metrics.bytes_in.mark(bytes);
+            broker.metrics.messages_in.mark(written.record_count);
             outcome.log_start_offset = written.partition.log().start_offset();
             Ok(written)
         }
         Err(refusal) => {
+            broker.metrics.bytes_rejected.mark(bytes);
             if refusal.tells_log_start {
+                // These are the failures that Kafka counts: the others are the client's.
+                broker.metrics.failed_produce_requests.mark(1);
                 let hosted = broker.replicas.get(topic, data.index);
                 outcome.log_start_offset =
                     hosted.map_or(Offset::NONE, |partition| partition.log().start_offset());
@@ -155,12 +163,14 @@ fn append_checked(
     let checked =
         checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()))?;
     let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
+    let record_count = u64::from(checked.record_count().unsigned_abs());
     let appended = partition.append_as_leader(checked, in_sync_min);
     let appended = appended.map_err(|error| errors::of_produce(&error))?;
     Ok(Written {
         first_offset: appended.first_offset,
         end: appended.last_offset.plus(1),
         log_append_time: appended.log_append_time.0,
+        record_count,
         partition,
     })
 }
