@@ -33,6 +33,12 @@ use crate::watches::ConnectionId;
 /// What a request may be larger than `jute.maxbuffer`, as in Apache: names around the data.
 const FRAME_EXTRA_BYTES: usize = 1024;
 
+/// Bytes of log from one snapshot to the next, however few transactions they are. Source:
+/// ZooKeeper's `snapSizeLimitInKb`.
+const LOG_BYTES_MAX: usize = 4 << 30;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
 /// Why a server does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -72,7 +78,12 @@ impl Server {
             frame_bytes_max: config.jute_buffer_bytes_max + FRAME_EXTRA_BYTES,
             address,
             started: begun,
-            state: Mutex::new(State { core, log: Log::Idle, txns_since_snapshot: loaded.replayed }),
+            state: Mutex::new(State {
+                core,
+                log: Log::Idle,
+                txns_since_snapshot: loaded.replayed,
+                log_bytes_since_snapshot: 0,
+            }),
             log_wake: Condvar::new(),
             housekeeping: Mutex::new(Housekeeping::default()),
             housekeeping_wake: Condvar::new(),
@@ -170,6 +181,9 @@ fn listen(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)
         }
         result => result,
     }?;
+    // A crowd that comes at once, as after a restart, waits in line instead of trying again in a
+    // second.
+    rustix::net::listen(&bound, BACKLOG)?;
     bound.set_nonblocking(true)?;
     let address = bound.local_addr()?;
     Ok((bound, address))
@@ -189,6 +203,7 @@ struct State {
     core: Core,
     log: Log,
     txns_since_snapshot: u64,
+    log_bytes_since_snapshot: usize,
 }
 
 #[derive(Debug, Default)]
@@ -338,9 +353,12 @@ fn write_log(shared: &Shared) {
         }
         let take = state.core.take();
         state.txns_since_snapshot += take.txn_count;
-        let snapshot_due = state.txns_since_snapshot >= shared.config.snap_count;
+        state.log_bytes_since_snapshot += take.log.len();
+        let snapshot_due = state.txns_since_snapshot >= shared.config.snap_count
+            || state.log_bytes_since_snapshot >= LOG_BYTES_MAX;
         if snapshot_due {
             state.txns_since_snapshot = 0;
+            state.log_bytes_since_snapshot = 0;
         }
         drop(state);
         if let Some(first_zxid) = take.first_zxid {

@@ -374,3 +374,12 @@ fn a_server_that_cannot_start_says_why() {
     let error = Server::start(config).unwrap_err();
     assert!(matches!(error, crate::server::StartError::Listen { .. }), "{error}");
 }
+
+#[test]
+fn a_log_that_cannot_be_written_stops_the_server_before_anybody_is_answered() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    std::fs::remove_dir_all(folder.path().join("version-2")).unwrap();
+    assert!(Client::connect(&server.address().to_string(), TIMEOUT, None).is_err());
+    assert!(server.has_failed());
+}
