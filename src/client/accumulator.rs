@@ -77,6 +77,14 @@ pub(crate) struct Rules {
     pub(crate) compression: Compression,
 }
 
+/// A record as it goes into a batch.
+pub(crate) struct Parts<'a> {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) headers: &'a [Header<'a>],
+}
+
 /// The queues. Belongs to whoever holds the producer's lock.
 pub(crate) struct Accumulator {
     rules: Rules,
@@ -122,9 +130,9 @@ impl Accumulator {
         partition: &TopicPartition,
         now: Instant,
         memory: OwnedSemaphorePermit,
-        record: (Timestamp, Option<&[u8]>, Option<&[u8]>, &[Header<'_>]),
+        record: &Parts<'_>,
     ) -> Result<Placed, BuildError> {
-        let (timestamp, key, value, headers) = record;
+        let Parts { timestamp, key, value, headers } = *record;
         let batch_size = self.rules.batch_size;
         let queue = self.queues.entry(partition.clone()).or_default();
         if let Some(last) = queue.batches.back_mut()

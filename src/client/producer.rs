@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    accumulator::{Accumulator, Ended, Identity, Outcome, Rules},
+    accumulator::{Accumulator, Ended, Identity, Outcome, Parts, Rules},
     cluster::{AutoCreate, Cluster, Topics},
     config::ProducerConfig,
     error::{ClientError, ErrorKind},
@@ -189,9 +189,14 @@ impl Producer {
             .iter()
             .map(|(name, value)| Header { name: name.as_bytes(), value: value.as_deref() })
             .collect();
-        let parts = (timestamp, record.key.as_deref(), record.value.as_deref(), &*headers);
+        let parts = Parts {
+            timestamp,
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers: &headers,
+        };
         let mut state = self.shared.state.lock();
-        let placed = state.accumulator.append(&partition, clock::now(), memory, parts);
+        let placed = state.accumulator.append(&partition, clock::now(), memory, &parts);
         drop(state);
         let placed =
             placed.map_err(|error| ClientError::new(ErrorKind::Kafka, error.to_string()))?;

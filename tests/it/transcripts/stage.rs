@@ -90,16 +90,6 @@ impl Stage {
         self.folder.path()
     }
 
-    /// The broker's address.
-    pub(super) fn bootstrap(&self) -> &str {
-        &self.cluster.as_ref().expect("a stage with a broker").bootstrap
-    }
-
-    /// The ZooKeeper's address.
-    pub(super) fn zookeeper(&self) -> &str {
-        &self.cluster.as_ref().expect("a stage with a broker").zookeeper_address
-    }
-
     pub(super) fn cluster_id(&self) -> &str {
         let cluster = self.cluster.as_ref().expect("a stage with a broker");
         cluster.broker.as_ref().expect("it runs until the end").cluster_id()
