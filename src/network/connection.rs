@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use kafka_protocol::protocol::StrBytes;
 use common::security_protocol::SecurityProtocol;
+use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

@@ -293,3 +293,53 @@ fn forget(file: &File, range: &Range<u64>) {
 fn file_ended() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "a file is shorter than the region to send")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A file that is on the disk and not in the page cache; none where the file system keeps everything.
+    fn cold_file(contents: &[u8]) -> Option<Arc<File>> {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.write_all(contents).unwrap();
+        file.sync_all().unwrap();
+        forget(&file, &(0..contents.len() as u64));
+        (!is_cached(&file, 0).unwrap()).then(|| Arc::new(file))
+    }
+
+    #[tokio::test]
+    async fn what_is_cold_is_read_on_another_thread_and_arrives_whole() {
+        let contents: Vec<u8> = (0..3_000_000).map(|index| (index / 251 + index) as u8).collect();
+        let Some(file) = cold_file(&contents) else { return };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut receiver, _) = listener.accept().await.unwrap();
+        let reader = tokio::spawn(async move {
+            let mut received = Vec::new();
+            receiver.read_to_end(&mut received).await.unwrap();
+            received
+        });
+        let mut output = Output::new(ColdReads::new());
+        let region = Piece::File { file: Arc::clone(&file), position: 0, length: contents.len() };
+        output.push(Response::of_pieces(vec![region]));
+        let mut stream = Stream::Plain(client);
+        let mut waited_for_the_disk = false;
+        while !output.is_empty() {
+            std::future::poll_fn(|context| {
+                let sent = output.poll_send(&mut stream, context);
+                waited_for_the_disk |= output.cold_read.is_some();
+                sent
+            })
+            .await
+            .unwrap();
+        }
+        drop(stream);
+        assert!(waited_for_the_disk);
+        assert!(reader.await.unwrap() == contents, "the contents differ");
+    }
+}

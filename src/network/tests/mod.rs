@@ -5,3 +5,4 @@ mod bad_input;
 mod limits;
 mod stop;
 mod support;
+mod tls;

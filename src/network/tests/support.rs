@@ -72,6 +72,12 @@ impl Orders {
         self.happened.lock().clone()
     }
 
+    /// Waits until that happened; it then is as if it had not.
+    pub(crate) async fn wait_again_for(&self, what: &str) {
+        self.wait_for(what).await;
+        self.happened.lock().retain(|happened| happened != what);
+    }
+
     /// Waits until that happened.
     pub(crate) async fn wait_for(&self, what: &str) {
         while !self.happened.lock().iter().any(|happened| happened == what) {
