@@ -361,3 +361,141 @@ fn restamp(bytes: &Bytes, identity: Identity, sequence: i32) -> Bytes {
     batch[..length].copy_from_slice(&header.to_bytes());
     batch.freeze()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, Instant},
+    };
+
+    use common::{
+        clock,
+        ids::{ProducerEpoch, ProducerId, Timestamp},
+        topic::TopicPartition,
+    };
+    use record::{batch::BatchHeader, compression::Compression};
+    use tokio::sync::Semaphore;
+
+    use super::{Accumulator, BatchResult, Drained, Identity, Parts, ProducerBatch, Rules};
+
+    const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
+
+    fn accumulator() -> Accumulator {
+        Accumulator::new(Rules {
+            batch_size: 200,
+            linger: Duration::from_millis(100),
+            retry_backoff: Duration::from_millis(50),
+            delivery_timeout: Duration::from_secs(1),
+            compression: Compression::None,
+        })
+    }
+
+    fn append(accumulator: &mut Accumulator, now: Instant, size: usize) -> super::Placed {
+        let memory = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let value = vec![b'x'; size];
+        let record =
+            Parts { timestamp: Timestamp(0), key: None, value: Some(&value), headers: &[] };
+        accumulator.append(&TopicPartition::new("t", 0), now, memory, &record).unwrap()
+    }
+
+    fn drain(accumulator: &mut Accumulator, now: Instant) -> Vec<ProducerBatch> {
+        let drained: Drained =
+            accumulator.drain(now, Some(IDENTITY), |_| Some(1), |_| true, 1 << 20);
+        drained.by_leader.into_values().flatten().collect()
+    }
+
+    fn sequence(batch: &mut ProducerBatch) -> i32 {
+        BatchHeader::parse(&batch.seal()).unwrap().base_sequence
+    }
+
+    #[test]
+    fn a_batch_goes_when_it_is_full_or_has_lingered() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        assert!(append(&mut accumulator, now, 10).is_first);
+        let second = append(&mut accumulator, now, 10);
+        assert!(!second.is_first && second.index == 1);
+        assert!(drain(&mut accumulator, now).is_empty());
+        let after = now + Duration::from_millis(100);
+        assert_eq!(drain(&mut accumulator, after)[0].record_count, 2);
+        append(&mut accumulator, now, 100);
+        assert!(append(&mut accumulator, now, 100).is_full);
+        // The first of the two is full, the second waits.
+        assert_eq!(drain(&mut accumulator, now).len(), 1);
+        assert!(drain(&mut accumulator, now).is_empty());
+    }
+
+    #[test]
+    fn what_is_sent_again_keeps_its_place_and_its_sequence() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        for _ in 0..3 {
+            append(&mut accumulator, now, 150);
+        }
+        accumulator.hurries = 1;
+        let mut first = drain(&mut accumulator, now).remove(0);
+        let mut second = drain(&mut accumulator, now).remove(0);
+        assert_eq!((sequence(&mut first), sequence(&mut second)), (0, 1));
+        let partition = TopicPartition::new("t", 0);
+        // They come back in the wrong order.
+        accumulator.landed(&partition);
+        accumulator.put_back(second, now);
+        let later = now + Duration::from_millis(50);
+        assert!(drain(&mut accumulator, later).is_empty(), "the first is still under way");
+        accumulator.landed(&partition);
+        accumulator.put_back(first, now);
+        let mut sent = Vec::new();
+        while let Some(mut batch) = drain(&mut accumulator, later).pop() {
+            sent.push(sequence(&mut batch));
+            accumulator.landed(&partition);
+        }
+        assert_eq!(sent, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_new_identity_counts_anew() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        append(&mut accumulator, now, 150);
+        append(&mut accumulator, now, 150);
+        accumulator.hurries = 1;
+        let mut lost = drain(&mut accumulator, now).remove(0);
+        lost.seal();
+        accumulator.landed(&TopicPartition::new("t", 0));
+        accumulator.put_back(lost, now);
+        accumulator.restart_sequences();
+        let later = now + Duration::from_millis(50);
+        let mut again = drain(&mut accumulator, later).remove(0);
+        let bytes = again.seal();
+        let header = BatchHeader::parse(&bytes).unwrap();
+        assert_eq!((header.base_sequence, header.crc), (0, record::batch::compute_crc(&bytes)));
+    }
+
+    #[test]
+    fn a_flush_waits_for_what_was_there() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        append(&mut accumulator, now, 150);
+        let number = accumulator.next_number();
+        append(&mut accumulator, now, 150);
+        accumulator.hurries = 1;
+        let batch = drain(&mut accumulator, now).remove(0);
+        assert!(!accumulator.is_done_below(number));
+        let result = BatchResult { base_offset: 0, log_append_time: -1 };
+        accumulator.finish(batch, now, Ok(result));
+        assert!(accumulator.is_done_below(number));
+        assert!(!accumulator.is_done_below(accumulator.next_number()));
+    }
+
+    #[test]
+    fn batches_expire_in_order() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        append(&mut accumulator, now, 150);
+        append(&mut accumulator, now + Duration::from_millis(500), 150);
+        let expired = accumulator.expire(now + Duration::from_secs(1));
+        assert_eq!(expired.len(), 1);
+        assert!(!accumulator.is_done_below(accumulator.next_number()));
+    }
+}

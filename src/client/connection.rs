@@ -126,8 +126,7 @@ impl Connection {
 
     /// The largest version of a request that both sides speak, at most `cap`.
     pub fn version_of<R: Request>(&self, cap: i16) -> Result<i16, ClientError> {
-        let name =
-            ApiKey::try_from(R::KEY).map_or_else(|_| R::KEY.to_string(), api_name);
+        let name = ApiKey::try_from(R::KEY).map_or_else(|_| R::KEY.to_string(), api_name);
         let Some((least, most)) = self.versions().get(&R::KEY) else {
             return Err(ClientError::new(
                 ErrorKind::UnsupportedVersion,

@@ -147,3 +147,83 @@ impl Aborted {
         batch.header.is_transactional && self.open.contains(&batch.header.producer_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use common::{
+        ids::{Offset, ProducerEpoch, ProducerId, Timestamp},
+        topic::TopicPartition,
+    };
+    use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
+    use record::{
+        build::BatchBuilder,
+        compression::Compression,
+        control::{EndTransactionMarker, TransactionResult, marker_batch},
+    };
+
+    use super::{Reading, read};
+
+    const READING: Reading = Reading { read_committed: true, check_crcs: true };
+
+    fn batch(base_offset: i64, producer: i64, values: &[&str]) -> Bytes {
+        let mut builder = BatchBuilder::new(Compression::Snappy).base_offset(Offset(base_offset));
+        if producer >= 0 {
+            builder = builder.producer(ProducerId(producer), ProducerEpoch(0), 0).transactional();
+        }
+        for value in values {
+            builder.append(Timestamp(5), None, Some(value.as_bytes()), &[]).unwrap();
+        }
+        builder.finish()
+    }
+
+    fn data(batches: &[Bytes]) -> PartitionData {
+        PartitionData::default().with_records(Some(batches.concat().into()))
+    }
+
+    fn values(position: i64, data: &PartitionData, reading: Reading) -> (Vec<String>, i64) {
+        let partition = TopicPartition::new("t", 0);
+        let fetched = read(&partition, Offset(position), data, reading).unwrap();
+        let text = |bytes: Option<Bytes>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+        (fetched.records.into_iter().map(|record| text(record.value)).collect(), fetched.next.0)
+    }
+
+    #[test]
+    fn reading_begins_in_the_middle_of_a_batch() {
+        let data = data(&[batch(0, -1, &["a", "b", "c"]), batch(3, -1, &["d"])]);
+        assert_eq!(values(1, &data, READING), (vec!["b".into(), "c".into(), "d".into()], 4));
+    }
+
+    #[test]
+    fn aborted_transactions_are_left_out_until_their_marker() {
+        let marker =
+            EndTransactionMarker { result: TransactionResult::Abort, coordinator_epoch: 0 };
+        let abort = marker_batch(ProducerId(1), ProducerEpoch(0), Timestamp(5), marker);
+        // The offset stands first, and is not under the checksum.
+        let abort = Bytes::from([&3_i64.to_be_bytes()[..], &abort[8..]].concat());
+        let batches = [
+            batch(0, 1, &["aborted"]),
+            batch(1, 2, &["committed"]),
+            batch(2, 1, &["aborted too"]),
+            abort,
+            batch(4, 1, &["after"]),
+        ];
+        let aborted = AbortedTransaction::default().with_producer_id(1.into()).with_first_offset(0);
+        let data = data(&batches).with_aborted_transactions(Some(vec![aborted]));
+        let committed = (vec!["committed".to_owned(), "after".to_owned()], 5);
+        assert_eq!(values(0, &data, READING), committed);
+        let all = Reading { read_committed: false, ..READING };
+        assert_eq!(values(0, &data, all).0.len(), 4);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_unless_nobody_looks() {
+        let mut bytes = batch(0, -1, &["value"]).to_vec();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let data = PartitionData::default().with_records(Some(bytes.into()));
+        let partition = TopicPartition::new("t", 0);
+        let error = read(&partition, Offset(0), &data, READING).err().unwrap();
+        assert!(error.to_string().contains("Record is corrupt (stored crc = "), "{error}");
+    }
+}

@@ -7,6 +7,7 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 use zookeeper::config::Config;
+use zookeeper::jaas::JaasError;
 use zookeeper::server::Server;
 
 use crate::console::{Halt, complain, halt};
@@ -39,6 +40,10 @@ fn serve(file: &str) -> Result<(), Halt> {
     let config = match Config::parse(&text) {
         Ok(config) => config,
         Err(error) => return invalid(&format!("{file} is not valid:\n{error}")),
+    };
+    let config = match with_users(config) {
+        Ok(config) => config,
+        Err(text) => return invalid(&text),
     };
     for warning in &config.warnings {
         warn!("{file}: {warning}");
@@ -81,6 +86,24 @@ fn serve(file: &str) -> Result<(), Halt> {
         info!("stopped");
         Ok(())
     })
+}
+
+/// Adds the users of the JAAS file that `KAFKA_OPTS` names, as Kafka's scripts hand it to Java.
+fn with_users(mut config: Config) -> Result<Config, String> {
+    const OPTION: &str = "-Djava.security.auth.login.config=";
+    let options = std::env::var("KAFKA_OPTS").unwrap_or_default();
+    let Some(file) = options.split_whitespace().find_map(|word| word.strip_prefix(OPTION)) else {
+        return Ok(config);
+    };
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
+    match zookeeper::jaas::users(&text, "Server") {
+        Ok(users) => config.sasl_users = users,
+        // The file may be the broker's alone.
+        Err(JaasError::NoSection(_)) if !config.sasl_required => {}
+        Err(error) => return Err(format!("{file}: {error}")),
+    }
+    Ok(config)
 }
 
 fn invalid(text: &str) -> Result<(), Halt> {
