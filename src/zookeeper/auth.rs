@@ -48,7 +48,9 @@ pub(crate) fn ip_id(address: IpAddr) -> Id {
 }
 
 /// Checks an ACL that a client sends, and puts the client's own ids where it says `auth`.
-pub(crate) fn resolve(acls: &[Acl], client: &[Id]) -> Result<Vec<Acl>, Refusal> {
+///
+/// `sasl`: whether the server knows that scheme.
+pub(crate) fn resolve(acls: &[Acl], client: &[Id], sasl: bool) -> Result<Vec<Acl>, Refusal> {
     let mut resolved = Vec::new();
     for (position, acl) in acls.iter().enumerate() {
         if acls[..position].contains(acl) {
@@ -68,6 +70,7 @@ pub(crate) fn resolve(acls: &[Acl], client: &[Id]) -> Result<Vec<Acl>, Refusal> 
             "digest" if acl.id.id.trim_end_matches(':').split(':').count() == 2 => {
                 resolved.push(acl.clone());
             }
+            "sasl" if sasl && !acl.id.id.is_empty() => resolved.push(acl.clone()),
             "ip" if parse_network(&acl.id.id).is_some() => resolved.push(acl.clone()),
             _ => return Err(Refusal::InvalidAcl),
         }
@@ -158,12 +161,12 @@ mod tests {
     #[test]
     fn auth_stands_for_the_clients_own_ids() {
         let client = authenticate("digest", Some(b"u:p"), HOME, None).unwrap();
-        let resolved = resolve(&[acl(perms::ALL, "auth", "")], &client).unwrap();
+        let resolved = resolve(&[acl(perms::ALL, "auth", "")], &client, false).unwrap();
         assert_eq!(resolved, [acl(perms::ALL, "digest", &digest_id(b"u:p"))]);
         assert_eq!(check(&resolved, perms::READ, &client), Ok(()));
         assert_eq!(check(&resolved, perms::READ, &[ip_id(HOME)]), Err(Refusal::NoAuth));
         let stranger = [ip_id(HOME)];
-        assert_eq!(resolve(&[acl(1, "auth", "")], &stranger), Err(Refusal::InvalidAcl));
+        assert_eq!(resolve(&[acl(1, "auth", "")], &stranger, false), Err(Refusal::InvalidAcl));
     }
 
     #[test]
@@ -177,7 +180,7 @@ mod tests {
             vec![acl(1, "unheard", "of")],
         ];
         for acls in bad {
-            assert_eq!(resolve(&acls, &[]), Err(Refusal::InvalidAcl), "{acls:?}");
+            assert_eq!(resolve(&acls, &[], false), Err(Refusal::InvalidAcl), "{acls:?}");
         }
     }
 

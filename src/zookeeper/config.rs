@@ -1,7 +1,7 @@
 //! `zookeeper.properties`. Source: ZooKeeper's `QuorumPeerConfig`, and the system properties that
 //! its other keys become.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +44,14 @@ pub struct Config {
     pub words: BTreeSet<String>,
     /// The digest id of the super user.
     pub super_digest: Option<String>,
+    /// Users that may log in by SASL, with their passwords; see [`crate::jaas::users`].
+    pub sasl_users: BTreeMap<String, String>,
+    /// Whether ACLs may name such users.
+    pub sasl: bool,
+    /// Whether a client that has not logged in is sent away.
+    pub sasl_required: bool,
+    /// The user of SASL that is a super user.
+    pub super_user: Option<String>,
     /// Whether TTL nodes are enabled.
     pub extended_types: bool,
     /// Whether hard quotas are enforced.
@@ -109,6 +117,10 @@ impl Config {
             purge_interval: None,
             words: WORDS.map(str::to_owned).into(),
             super_digest: None,
+            sasl_users: BTreeMap::new(),
+            sasl: false,
+            sasl_required: false,
+            super_user: None,
             extended_types: true,
             enforce_quota: false,
             skip_acl: false,
@@ -162,6 +174,10 @@ impl Config {
             purge_interval: (purge_hours > 0).then(|| Duration::from_secs(purge_hours * 3600)),
             words: words(lines.take("4lw.commands.whitelist").as_deref().unwrap_or_default()),
             super_digest: lines.take("DigestAuthenticationProvider.superDigest"),
+            sasl_users: BTreeMap::new(),
+            sasl: lines.authenticates_by_sasl(),
+            sasl_required: lines.requires_sasl(),
+            super_user: lines.take("superUser"),
             extended_types: lines.boolean("extendedTypesEnabled"),
             enforce_quota: lines.boolean("enforceQuota"),
             skip_acl: lines.take("skipACL").is_some_and(|value| value == "yes"),
@@ -211,6 +227,29 @@ impl Lines {
                 self.errors.push(format!("{key}={value}: not a number that fits"));
                 default
             }
+        }
+    }
+
+    /// `authProvider.1=...SASLAuthenticationProvider`; other providers there are warned of.
+    fn authenticates_by_sasl(&mut self) -> bool {
+        let before = self.properties.len();
+        self.properties.retain(|key, value| {
+            let name = key.strip_prefix("zookeeper.").unwrap_or(key);
+            !(name.starts_with("authProvider.") && value.contains("SASLAuthenticationProvider"))
+        });
+        self.properties.len() < before
+    }
+
+    fn requires_sasl(&mut self) -> bool {
+        let old = self.boolean("sessionRequireClientSASLAuth");
+        let enforced = self.boolean("enforce.auth.enabled");
+        match self.take("enforce.auth.schemes").as_deref() {
+            Some("sasl") if enforced => true,
+            Some(schemes) if enforced => {
+                self.errors.push(format!("enforce.auth.schemes={schemes}: only sasl can be"));
+                false
+            }
+            _ => old,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::jute::Reader;
 use crate::prepare::{self, Asker};
 use crate::reply::{self, Body, Connected};
 use crate::request::{self, ConnectRequest, Read, Request, RequestHeader, SetWatches};
+use crate::sasl::{self, Exchange, Users};
 use crate::sessions::{self, Sessions};
 use crate::traffic::Traffic;
 use crate::tree::{Event, EventKind, Node, Outcome, Tree};
@@ -51,8 +52,21 @@ pub(crate) struct Settings {
     pub(crate) enforce_quota: bool,
     /// ACLs are neither checked nor refused.
     pub(crate) skip_acl: bool,
+    pub(crate) sasl: Sasl,
     /// How often overdue container and TTL nodes are looked for.
     pub(crate) container_check: Duration,
+}
+
+/// Who may log in by SASL.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sasl {
+    /// Whether ACLs may name users.
+    pub(crate) is_enabled: bool,
+    /// Whether a client that has not logged in is sent away.
+    pub(crate) is_required: bool,
+    pub(crate) users: Users,
+    /// The user that is a super user.
+    pub(crate) super_user: Option<String>,
 }
 
 /// What is to be sent, once the log is on disk.
@@ -83,6 +97,8 @@ pub(crate) struct Link {
     pub(crate) session: i64,
     pub(crate) timeout_ms: i32,
     ids: Vec<Id>,
+    /// A login that is half done.
+    exchange: Option<Exchange>,
     pub(crate) traffic: Arc<Traffic>,
 }
 
@@ -142,7 +158,7 @@ impl Core {
         traffic: Arc<Traffic>,
     ) {
         let ids = vec![auth::ip_id(address.ip())];
-        let link = Link { address, session: 0, timeout_ms: 0, ids, traffic };
+        let link = Link { address, session: 0, timeout_ms: 0, ids, exchange: None, traffic };
         self.links.insert(connection, link);
     }
 
@@ -238,13 +254,15 @@ impl Core {
         };
         match header.op {
             op::AUTH => return self.authenticate(connection, header, &mut reader, now),
-            op::SASL => {
-                warn!(%address, "SASL is not configured");
-                let frame = reply::reply(header.xid, 0, Err(Refusal::AuthFailed));
-                self.send(connection, frame, Some(now.instant));
-                return self.close(connection);
-            }
+            op::SASL => return self.log_in(connection, header, &mut reader, now),
             _ => {}
+        }
+        let is_named = |id: &Id| id.scheme == "sasl";
+        if self.settings.sasl.is_required && !link.ids.iter().any(is_named) {
+            warn!(%address, "a client that has not logged in asks for something, closing");
+            let refusal = Err(Refusal::SessionClosedRequireSaslAuth);
+            self.send(connection, reply::reply(header.xid, 0, refusal), Some(now.instant));
+            return self.close(connection);
         }
         link.traffic.asked(header, self.tree.last_zxid);
         if !self.sessions.touch(session, timeout_ms, now.instant) {
@@ -312,6 +330,47 @@ impl Core {
         }
     }
 
+    /// A step of a login: the challenge first, then the proof.
+    fn log_in(
+        &mut self,
+        connection: ConnectionId,
+        header: RequestHeader,
+        reader: &mut Reader<'_>,
+        now: Now,
+    ) {
+        let Some(link) = self.links.get_mut(&connection) else { return };
+        let token = reader.buffer().ok().flatten();
+        let step = match (token, link.exchange.take()) {
+            (Some([]), _) if !self.settings.sasl.users.is_empty() => sasl::nonce().map(|nonce| {
+                let (exchange, challenge) = Exchange::begin(nonce);
+                link.exchange = Some(exchange);
+                challenge
+            }),
+            (Some(response), Some(exchange)) => {
+                exchange.verify(response, &self.settings.sasl.users).map(|proof| {
+                    info!(address = %link.address, user = proof.user, "logged in");
+                    if self.settings.sasl.super_user.as_ref() == Some(&proof.user) {
+                        link.ids.push(Id::new("super", ""));
+                    }
+                    link.ids.push(Id::new("sasl", &proof.user));
+                    proof.answer
+                })
+            }
+            _ => None,
+        };
+        let result = match &step {
+            Some(token) => Ok(Body::Token(token)),
+            None => {
+                warn!(address = %link.address, "a login by SASL failed");
+                Err(Refusal::AuthFailed)
+            }
+        };
+        self.send(connection, reply::reply(header.xid, 0, result), Some(now.instant));
+        if step.is_none() {
+            self.close(connection);
+        }
+    }
+
     /// Carries a write out; a refused one is logged too, for it takes a zxid.
     fn write(
         &mut self,
@@ -328,6 +387,7 @@ impl Core {
             session: link.session,
             ids: if self.settings.skip_acl { &super_user } else { &link.ids },
             enforce_quota: self.settings.enforce_quota,
+            sasl: self.settings.sasl.is_enabled,
         };
         let session = link.session;
         let txn = request.and_then(|request| match request {

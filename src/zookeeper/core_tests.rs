@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::auth::digest_id;
 use crate::code::Refusal;
-use crate::core::{Core, Now, Output, Settings};
+use crate::core::{Core, Now, Output, Sasl, Settings};
 use crate::data::{Acl, Id, perms};
 use crate::jute::{Reader, Write};
 use crate::traffic::Traffic;
@@ -26,6 +26,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with_sasl(Sasl::default())
+    }
+
+    fn with_sasl(sasl: Sasl) -> Bench {
         let settings = Settings {
             tick: SECOND,
             session_timeout_ms_min: 2000,
@@ -33,6 +37,7 @@ impl Bench {
             super_digest: Some(digest_id(b"super:secret")),
             enforce_quota: true,
             skip_acl: false,
+            sasl,
             container_check: SECOND * 60,
         };
         let now = Now { instant: common::clock::now(), wall_ms: 1000 };
@@ -483,4 +488,51 @@ fn a_hard_quota_is_enforced() {
     assert_eq!(bench.sent(), ["1: 2 ok", "1: 1 ok"]);
     let stats = bench.core.tree.get(&quota("zookeeper_stats")).unwrap();
     assert_eq!(stats.data.as_deref(), Some(&b"count=3,bytes=0"[..]));
+}
+
+#[test]
+fn who_must_log_in_is_served_when_it_has() {
+    let sasl = Sasl {
+        is_enabled: true,
+        is_required: true,
+        users: [("bob".to_owned(), "secret".to_owned())].into(),
+        super_user: Some("bob".to_owned()),
+    };
+    let mut bench = Bench::with_sasl(sasl);
+    let a = bench.connect();
+    bench.create(a, "/n", 0);
+    assert_eq!(bench.sent(), ["1: 1 SessionClosedRequireSaslAuth", "1: closed"]);
+
+    let b = bench.connect();
+    let token = |bench: &mut Bench, token: &[u8]| {
+        bench.ask(b, 9, 102, |out| out.buffer(Some(token)));
+        let output = bench.core.take().output;
+        let Output::Send { frame, .. } = &output[0] else { panic!("{output:?}") };
+        let mut reader = Reader::new(&frame[16..]);
+        (reader.int().unwrap(), reader.buffer().ok().flatten().map(<[u8]>::to_vec))
+    };
+    let (code, challenge) = token(&mut bench, b"");
+    assert_eq!(code, 0);
+    let challenge = String::from_utf8(challenge.unwrap()).unwrap();
+    let nonce = challenge.split('"').nth(3).unwrap();
+    let response = proof("bob", "secret", nonce);
+    assert_eq!(token(&mut bench, response.as_bytes()).0, 0);
+    bench.create_as(b, "/n", 0, &[Acl { perms: perms::ALL, id: Id::new("sasl", "bob") }]);
+    bench.set(b, "/n");
+    assert_eq!(bench.sent(), ["2: 1 ok", "2: 5 ok"]);
+    // A second proof needs a second challenge.
+    assert_eq!(token(&mut bench, response.as_bytes()), (Refusal::AuthFailed.code(), None));
+}
+
+/// The response of a client, put together here once more.
+fn proof(user: &str, password: &str, nonce: &str) -> String {
+    let mut first = md5::compute(format!("{user}:zk-sasl-md5:{password}")).to_vec();
+    first.extend(format!(":{nonce}:mine").as_bytes());
+    let second = md5::compute("AUTHENTICATE:zookeeper/zk-sasl-md5");
+    let first = md5::compute(first);
+    let response = md5::compute(format!("{first:x}:{nonce}:00000001:mine:auth:{second:x}"));
+    format!(
+        "username=\"{user}\",realm=\"zk-sasl-md5\",nonce=\"{nonce}\",cnonce=\"mine\",nc=00000001,\
+         qop=auth,digest-uri=\"zookeeper/zk-sasl-md5\",response={response:x}"
+    )
 }

@@ -21,6 +21,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) ids: &'a [Id],
     /// Whether hard quotas are enforced.
     pub(crate) enforce_quota: bool,
+    /// Whether ACLs may have the scheme `sasl`.
+    pub(crate) sasl: bool,
 }
 
 /// Prepares one change.
@@ -134,7 +136,7 @@ impl<'a> Preparation<'a> {
             return Err(Refusal::BadArguments);
         }
         let parent_path = parent_path.to_owned();
-        let acl = auth::resolve(&acl, self.asker.ids)?;
+        let acl = auth::resolve(&acl, self.asker.ids, self.asker.sasl)?;
         let mut parent = self.get(&parent_path)?;
         self.permit(&parent, perms::CREATE)?;
         if mode.sequential {
@@ -211,7 +213,7 @@ impl<'a> Preparation<'a> {
 
     fn set_acl(&mut self, path: String, acl: &[Acl], version: i32) -> Result<Txn, Refusal> {
         check_path(&path).map_err(|_| Refusal::BadArguments)?;
-        let acl = auth::resolve(acl, self.asker.ids)?;
+        let acl = auth::resolve(acl, self.asker.ids, self.asker.sasl)?;
         let mut node = self.get(&path)?;
         self.permit(&node, perms::ADMIN)?;
         let version = next_version(node.aversion, version)?;

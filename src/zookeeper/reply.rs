@@ -20,6 +20,7 @@ pub(crate) enum Body<'a> {
     TextsAndStat(Vec<&'a str>, Stat),
     Acl(&'a [Acl], Stat),
     Int(i32),
+    Token(&'a [u8]),
     Ids(&'a [Id]),
     Multi(&'a [Outcome]),
     MultiRead(Vec<Result<Body<'a>, Refusal>>),
@@ -49,6 +50,7 @@ impl Body<'_> {
                 stat.write(out);
             }
             Body::Int(value) => out.int(*value),
+            Body::Token(token) => out.buffer(Some(token)),
             Body::Ids(ids) => {
                 out.length(ids.len());
                 for id in *ids {

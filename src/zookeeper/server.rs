@@ -23,7 +23,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::config::Config;
 use crate::connection::{self, Frame, Outlet};
-use crate::core::{Core, Now, Output, Settings};
+use crate::core::{Core, Now, Output, Sasl, Settings};
 use crate::snapshot;
 use crate::store::{Store, StoreError};
 use crate::traffic::{Latency, Traffic};
@@ -166,6 +166,12 @@ fn settings(config: &Config) -> Settings {
         super_digest: config.super_digest.clone(),
         enforce_quota: config.enforce_quota,
         skip_acl: config.skip_acl,
+        sasl: Sasl {
+            is_enabled: config.sasl || !config.sasl_users.is_empty(),
+            is_required: config.sasl_required,
+            users: config.sasl_users.clone(),
+            super_user: config.super_user.clone(),
+        },
         container_check: config.container_check,
     }
 }

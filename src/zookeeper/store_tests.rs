@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
-use crate::core::{Core, Now, Settings};
+use crate::core::{Core, Now, Sasl, Settings};
 use crate::data::Acl;
 use crate::jute::Write;
 use crate::snapshot::{HeadAcls, SnapshotWriter, Walk};
@@ -40,6 +40,7 @@ fn settings() -> Settings {
         super_digest: None,
         enforce_quota: false,
         skip_acl: false,
+        sasl: Sasl::default(),
         container_check: Duration::from_secs(60),
     }
 }

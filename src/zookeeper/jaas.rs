@@ -1,0 +1,167 @@
+//! The users of a JAAS file: `Server { ...DigestLoginModule required user_alice="secret"; };`.
+//! Source: Java's `javax.security.auth.login.Configuration`, and ZooKeeper's `DigestLoginModule`.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// Why a file gives no users.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JaasError {
+    /// The file is not written as JAAS files are.
+    #[error("the file ends or goes wrong behind \"{0}\"")]
+    Syntax(String),
+    /// The section is not in the file.
+    #[error("there is no section \"{0}\"")]
+    NoSection(String),
+    /// The section names another mechanism.
+    #[error("{0} is not supported: only DigestLoginModule is")]
+    Module(String),
+}
+
+/// Users and passwords of a section, which is `Server` for a ZooKeeper server.
+pub fn users(text: &str, section: &str) -> Result<BTreeMap<String, String>, JaasError> {
+    let mut words = Words { rest: text, last: "the beginning".to_owned() };
+    while let Some(name) = words.next()? {
+        words.expect("{")?;
+        let mut users = BTreeMap::new();
+        loop {
+            let module = words.need()?;
+            if module == "}" {
+                words.expect(";")?;
+                break;
+            }
+            if name == section && !module.ends_with("DigestLoginModule") {
+                return Err(JaasError::Module(module));
+            }
+            // `required` and its like.
+            words.need()?;
+            loop {
+                let key = words.need()?;
+                if key == ";" {
+                    break;
+                }
+                words.expect("=")?;
+                let value = words.need()?;
+                if let Some(user) = key.strip_prefix("user_") {
+                    users.insert(user.to_owned(), value);
+                }
+            }
+        }
+        if name == section {
+            return Ok(users);
+        }
+    }
+    Err(JaasError::NoSection(section.to_owned()))
+}
+
+/// Words, quoted texts, and the four signs.
+struct Words<'a> {
+    rest: &'a str,
+    last: String,
+}
+
+impl Words<'_> {
+    fn next(&mut self) -> Result<Option<String>, JaasError> {
+        self.skip_comments();
+        let Some(first) = self.rest.chars().next() else { return Ok(None) };
+        let word = match first {
+            '{' | '}' | ';' | '=' => {
+                self.rest = &self.rest[1..];
+                first.to_string()
+            }
+            '"' => {
+                let Some(end) = self.rest[1..].find('"') else {
+                    return Err(JaasError::Syntax(self.last.clone()));
+                };
+                let word = self.rest[1..1 + end].to_owned();
+                self.rest = &self.rest[end + 2..];
+                word
+            }
+            _ => {
+                let is_end = |character: char| {
+                    character.is_whitespace() || matches!(character, '{' | '}' | ';' | '=' | '"')
+                };
+                let end = self.rest.find(is_end).unwrap_or(self.rest.len());
+                let (word, rest) = self.rest.split_at(end);
+                self.rest = rest;
+                word.to_owned()
+            }
+        };
+        // A password is nothing for a message.
+        let is_value = self.last == "=";
+        self.last = if is_value { "a value".to_owned() } else { word.clone() };
+        Ok(Some(word))
+    }
+
+    fn skip_comments(&mut self) {
+        loop {
+            self.rest = self.rest.trim_start();
+            let end = match self.rest.as_bytes() {
+                [b'/', b'/', ..] | [b'#', ..] => self.rest.find('\n'),
+                [b'/', b'*', ..] => self.rest.find("*/").map(|end| end + 2),
+                _ => return,
+            };
+            self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
+        }
+    }
+
+    fn need(&mut self) -> Result<String, JaasError> {
+        self.next()?.ok_or_else(|| JaasError::Syntax(self.last.clone()))
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<(), JaasError> {
+        let before = self.last.clone();
+        match self.need()? {
+            word if word == sign => Ok(()),
+            _ => Err(JaasError::Syntax(before)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        // Users of ZooKeeper.
+        KafkaServer {
+            org.apache.kafka.common.security.plain.PlainLoginModule required
+            username="admin" password="x" user_admin="x";
+        };
+        /* The server's
+           own section. */
+        Server {
+            org.apache.zookeeper.server.auth.DigestLoginModule required
+            user_super="super secret"
+            user_kafka=plain;
+        };
+    "#;
+
+    #[test]
+    fn the_users_of_the_section_are_found() {
+        let expected = [("kafka", "plain"), ("super", "super secret")]
+            .map(|(user, password)| (user.to_owned(), password.to_owned()));
+        assert_eq!(users(FILE, "Server"), Ok(BTreeMap::from(expected)));
+        assert_eq!(users(FILE, "Client"), Err(JaasError::NoSection("Client".to_owned())));
+        assert!(matches!(users(FILE, "KafkaServer"), Err(JaasError::Module(_))));
+    }
+
+    #[test]
+    fn a_broken_file_is_refused_without_its_passwords() {
+        let module = "Server { a.b.DigestLoginModule";
+        for text in
+            ["", " required", " required user_a", " required user_a=", " required user_a=\"b"]
+        {
+            let text = format!("{module}{text}");
+            assert!(matches!(users(&text, "Server"), Err(JaasError::Syntax(_))), "{text}");
+        }
+        for text in ["Server", "Server {", "a b"] {
+            assert!(matches!(users(text, "Server"), Err(JaasError::Syntax(_))), "{text}");
+        }
+        let text = "Server { DigestLoginModule required user_a=\"secret\" x";
+        assert_eq!(users(text, "Server"), Err(JaasError::Syntax("x".to_owned())));
+        let text = "Server { DigestLoginModule required user_a=\"secret\"";
+        assert_eq!(users(text, "Server"), Err(JaasError::Syntax("a value".to_owned())));
+    }
+}
