@@ -29,7 +29,10 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    admin::{Admin, records::ListedOffset},
+    admin::{
+        Admin,
+        records::{Isolation, ListedOffset},
+    },
     cluster::{AutoCreate, Cluster, Topics},
     config::{ConsumerConfig, OffsetReset},
     error::{ClientError, ErrorKind},
@@ -191,7 +194,12 @@ impl Consumer {
         &self,
         wanted: &BTreeMap<TopicPartition, i64>,
     ) -> Result<BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>, ClientError> {
-        Admin::of(self.cluster.clone()).list_offsets(wanted).await
+        let isolation = if self.config.read_committed {
+            Isolation::ReadCommitted
+        } else {
+            Isolation::ReadUncommitted
+        };
+        Admin::of(self.cluster.clone()).list_offsets_for(wanted, isolation).await
     }
 
     /// Records, or none when the time is over. Gives at most `max.poll.records`.

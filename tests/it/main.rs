@@ -1,5 +1,6 @@
 //! Integration tests.
 
+mod client_library;
 mod config_recordings;
 mod configuration;
 mod deviations;

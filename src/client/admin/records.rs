@@ -26,6 +26,15 @@ pub struct ListedOffset {
     pub leader_epoch: i32,
 }
 
+/// What a reader may see, and where its log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// All records, up to the high watermark.
+    ReadUncommitted,
+    /// No record of a transaction that is open or aborted, up to the last stable offset.
+    ReadCommitted,
+}
+
 /// A result for each partition that was asked for.
 type ResultsByPartition<T> = BTreeMap<TopicPartition, Result<T, ClientError>>;
 
@@ -44,6 +53,15 @@ impl Admin {
     pub async fn list_offsets(
         &self,
         wanted: &BTreeMap<TopicPartition, i64>,
+    ) -> Result<ResultsByPartition<ListedOffset>, ClientError> {
+        self.list_offsets_for(wanted, Isolation::ReadUncommitted).await
+    }
+
+    /// The same, for readers of that isolation.
+    pub async fn list_offsets_for(
+        &self,
+        wanted: &BTreeMap<TopicPartition, i64>,
+        isolation: Isolation,
     ) -> Result<ResultsByPartition<ListedOffset>, ClientError> {
         let partitions = wanted.keys().cloned().collect();
         self.by_leader("listOffsets", &partitions, async |attempt, partitions| {
@@ -64,6 +82,7 @@ impl Admin {
             });
             let request = ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
+                .with_isolation_level(i8::from(isolation == Isolation::ReadCommitted))
                 .with_topics(topics.collect());
             let response = attempt.call(request, version).await?;
             let mut results = BTreeMap::new();
