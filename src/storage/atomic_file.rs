@@ -37,6 +37,19 @@ pub(crate) fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
+/// As `replace_unsynced`, but a file that has the bytes already is left alone; whether it was replaced.
+pub(crate) fn replace_if_different(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() == bytes.len() as u64 && fs::read(path)? == bytes => {
+            return Ok(false);
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    replace_unsynced(path, bytes)?;
+    Ok(true)
+}
+
 /// Makes creations, renames and removals in the directory survive a power cut.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()

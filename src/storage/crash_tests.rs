@@ -83,7 +83,7 @@ struct Answers {
 
 impl Answers {
     /// Of each producer a snapshot has only the last batch, with the timestamp of a marker if that came later.
-    fn as_of_a_snapshot(mut self) -> Answers {
+    fn like_a_snapshot(mut self) -> Answers {
         for one in &mut self.producers {
             let batches = &mut one.producer.batches;
             batches.drain(..batches.len() - 1);
@@ -184,7 +184,7 @@ fn a_log_cut_at_any_byte_keeps_its_whole_batches() {
             log.size()
         );
         if cut == size {
-            assert_eq!(answers(&log).as_of_a_snapshot(), answers(&whole).as_of_a_snapshot());
+            assert_eq!(answers(&log).like_a_snapshot(), answers(&whole).like_a_snapshot());
         }
         // The producer goes on where the log now ends.
         let sequence = log
@@ -234,7 +234,7 @@ fn check_damages(clean: bool) {
     mixed_log(&folder);
     let of = |folder: &Folder| {
         let answers = answers(&folder.open(config(), known(clean, Offset(0))));
-        if clean { answers.as_of_a_snapshot() } else { answers }
+        if clean { answers.like_a_snapshot() } else { answers }
     };
     let expected = of(&folder);
     let mut seen = std::collections::BTreeSet::new();

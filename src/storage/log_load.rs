@@ -577,8 +577,7 @@ impl<'a> Loader<'a> {
         }
         let path = self.path.join(segment_files::name(offset, SNAPSHOT));
         let bytes = producer_snapshot::encode(replay.producers.iter());
-        atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
-        self.changed = true;
+        self.changed |= atomic_file::replace_if_different(&path, &bytes).context("write", path)?;
         if let Err(index) = self.snapshots.binary_search(&offset) {
             self.snapshots.insert(index, offset);
         }
@@ -631,6 +630,7 @@ impl<'a> Loader<'a> {
             tracing::warn!(path = %path.display(), position = size, cut = view.size - size, reason,
                 "cutting off what is no batch");
             file.set_len(size).context("truncate", &path)?;
+            self.changed = true;
         }
         self.write_recovered(index, &view, size, &mut builder, &aborted)?;
         view.forget(&self.options.shared);
@@ -648,8 +648,15 @@ impl<'a> Loader<'a> {
         builder.seal();
         let shared = &self.options.shared;
         let id = |number| crate::file_cache::FileId(view.id.0 + number);
-        view.replace_index(shared, id(1), OFFSET_INDEX, &index::encode(&builder.offsets))?;
-        view.replace_index(shared, id(2), TIME_INDEX, &index::encode(&builder.times))?;
+        for (id, extension, bytes) in [
+            (id(1), OFFSET_INDEX, index::encode(&builder.offsets)),
+            (id(2), TIME_INDEX, index::encode(&builder.times)),
+        ] {
+            // An empty segment needs no index files; they are made when it is closed.
+            if size > 0 || view.path(extension).exists() {
+                self.changed |= view.replace_index(shared, id, extension, &bytes)?;
+            }
+        }
         let segment = &mut self.segments[index];
         let path = view.path(TRANSACTION_INDEX);
         if segment.has_transaction_index || !aborted.is_empty() {
@@ -662,7 +669,6 @@ impl<'a> Loader<'a> {
         segment.offsets.stored = Some(builder.offsets.len() as u32);
         segment.times.stored = Some(builder.times.len() as u32);
         segment.largest = Some(builder.largest);
-        self.changed = true;
         Ok(())
     }
 

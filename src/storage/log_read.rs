@@ -229,13 +229,13 @@ impl Log {
         file: &File,
         target: Offset,
     ) -> Result<Option<Found>, Fault> {
-        let position = match self.tail_position(view, target) {
-            Some(position) => position,
-            None => view.position_before(&self.shared, file, target)?,
-        };
-        view.find_from(file, position, target)
-            .map_err(io::Error::from)
-            .context("read", view.path(LOG))
+        match self.tail_position(view, target) {
+            Some(position) => view
+                .find_from(file, position, target)
+                .map_err(io::Error::from)
+                .context("read", view.path(LOG)),
+            None => view.find(&self.shared, file, target),
+        }
     }
 
     fn tail_position(&self, view: &SegmentView, target: Offset) -> Option<u64> {

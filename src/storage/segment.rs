@@ -139,6 +139,42 @@ impl SegmentView {
         Ok(None)
     }
 
+    /// The first batch whose last offset is at least `target`: the one that holds it, or the next one. By the offset
+    /// index's file, as far as that goes.
+    pub(crate) fn find(
+        &self,
+        shared: &Shared,
+        file: &File,
+        target: Offset,
+    ) -> Result<Option<Found>, Fault> {
+        let mut scan = match self.entry_before(shared, file, target)? {
+            None => HeaderScan::new(file, 0, self.size),
+            Some(entry) => {
+                let mut scan = HeaderScan::new(file, u64::from(entry.position), self.size);
+                match scan.next() {
+                    Ok(Some(found)) if self.agrees(entry, &found) => {
+                        if found.header.last_offset >= target {
+                            return Ok(Some(found));
+                        }
+                        scan
+                    }
+                    Err(ScanError::Read(error)) => return Err(self.read_fault(error)),
+                    // Makes the index again.
+                    _ => {
+                        let position = self.position_before(shared, file, target)?;
+                        HeaderScan::new(file, position, self.size)
+                    }
+                }
+            }
+        };
+        while let Some(found) = scan.next().map_err(|error| self.read_fault(error))? {
+            if found.header.last_offset >= target {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
     /// A position at which a batch begins that lies at or before the one with `target`, by the offset index's file.
     pub(crate) fn position_before(
         &self,
@@ -146,14 +182,8 @@ impl SegmentView {
         file: &File,
         target: Offset,
     ) -> Result<u64, Fault> {
-        let Some(relative) = index::relative(self.base, target.max(self.base)) else {
-            return Ok(0);
-        };
         for attempt in 0..2 {
-            let Some(map) = self.offset_map(shared, file)? else { return Ok(0) };
-            let entries = Entries::<OffsetEntry>::trusted(&map);
-            let floor = entries.floor(|entry| entry.relative <= relative);
-            let Some(entry) = floor.and_then(|index| entries.get(index)) else { return Ok(0) };
+            let Some(entry) = self.entry_before(shared, file, target)? else { return Ok(0) };
             if self.entry_is_right(file, entry).map_err(|error| self.read_fault(error))? {
                 return Ok(u64::from(entry.position));
             }
@@ -165,14 +195,33 @@ impl SegmentView {
         Ok(0)
     }
 
+    /// The last entry of the offset index's file whose offset is not beyond `target`.
+    fn entry_before(
+        &self,
+        shared: &Shared,
+        file: &File,
+        target: Offset,
+    ) -> Result<Option<OffsetEntry>, Fault> {
+        let Some(relative) = index::relative(self.base, target.max(self.base)) else {
+            return Ok(None);
+        };
+        let Some(map) = self.offset_map(shared, file)? else { return Ok(None) };
+        let entries = Entries::<OffsetEntry>::trusted(&map);
+        let floor = entries.floor(|entry| entry.relative <= relative);
+        Ok(floor.and_then(|index| entries.get(index)))
+    }
+
     /// Whether a batch begins at the entry's position, and none before it reaches beyond the entry's offset.
-    /// An entry that passes leads to right answers, wherever it came from.
     fn entry_is_right(&self, file: &File, entry: OffsetEntry) -> Result<bool, ScanError> {
         let found = header_at(file, u64::from(entry.position), self.size)?;
-        Ok(found.is_some_and(|found| {
-            let offset = self.base.0 + i64::from(entry.relative);
-            found.header.first_or_last_offset() >= self.base && found.header.last_offset.0 <= offset
-        }))
+        Ok(found.is_some_and(|found| self.agrees(entry, &found)))
+    }
+
+    /// Whether the batch at the entry's position agrees with the entry. One that does leads to right answers, wherever
+    /// it came from: what lies before the batch is before its first offset, and so before the entry's.
+    fn agrees(&self, entry: OffsetEntry, found: &Found) -> bool {
+        let offset = self.base.0 + i64::from(entry.relative);
+        found.header.first_or_last_offset() >= self.base && found.header.last_offset.0 <= offset
     }
 
     /// The offset index's file; `None` where it has no entries. What is wrong in its form is rebuilt first.
@@ -218,13 +267,15 @@ impl SegmentView {
     /// Writes the offset index of a sealed segment anew from its batches.
     fn rebuild_offset_index(&self, shared: &Shared, file: &File) -> Result<(), Fault> {
         let entries = self.scan_entries(file)?.0;
-        self.replace_index(shared, self.offset_index_id(), OFFSET_INDEX, &index::encode(&entries))
+        let bytes = index::encode(&entries);
+        self.replace_index(shared, self.offset_index_id(), OFFSET_INDEX, &bytes).map(|_| ())
     }
 
     /// Writes the time index of a sealed segment anew from its batches.
     fn rebuild_time_index(&self, shared: &Shared, file: &File) -> Result<(), Fault> {
         let entries = self.scan_entries(file)?.1;
-        self.replace_index(shared, self.time_index_id(), TIME_INDEX, &index::encode(&entries))
+        let bytes = index::encode(&entries);
+        self.replace_index(shared, self.time_index_id(), TIME_INDEX, &bytes).map(|_| ())
     }
 
     /// Both indexes as recovery makes them.
@@ -238,19 +289,20 @@ impl SegmentView {
         Ok((builder.offsets, builder.times))
     }
 
-    /// Puts a new index file in the place of the old one. Maps of the old file stay as they are.
+    /// Puts a new index file in the place of the old one, if that has another content; whether it had. Maps of the
+    /// old file stay as they are.
     pub(crate) fn replace_index(
         &self,
         shared: &Shared,
         id: FileId,
         extension: &str,
         bytes: &[u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let path = self.path(extension);
-        atomic_file::replace_unsynced(&path, bytes).context("write", &path)?;
+        let replaced = atomic_file::replace_if_different(&path, bytes).context("write", &path)?;
         shared.files.remove(id);
         shared.maps.remove(id);
-        Ok(())
+        Ok(replaced)
     }
 
     /// Appends entries to an index file that has `stored` entries.
