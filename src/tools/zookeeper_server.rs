@@ -12,6 +12,9 @@ use zookeeper::server::Server;
 
 use crate::console::{Halt, complain, halt};
 
+/// Operators look for its lines under the name of Apache's class.
+const LOGGER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+
 /// What Apache ends with when its configuration is wrong.
 const INVALID_INVOCATION: u8 = 2;
 
@@ -25,7 +28,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
     let logging =
         Logging::install(&Options::from_environment(Path::new("."), "log4j.properties", &variable));
     for note in &logging.notes {
-        warn!("{note}");
+        warn!(target: LOGGER, "{note}");
     }
     let result = serve(file);
     logging.flush();
@@ -46,10 +49,9 @@ fn serve(file: &str) -> Result<(), Halt> {
         Err(text) => return invalid(&text),
     };
     for warning in &config.warnings {
-        warn!("{file}: {warning}");
+        warn!(target: LOGGER, "{file}: {warning}");
     }
-    info!(
-        data_dir = %config.data_dir.display(),
+    info!(target: LOGGER, data_dir = %config.data_dir.display(),
         address = %config.client_address,
         "starting a standalone ZooKeeper: one node, no ensemble; for more than one box run Apache ZooKeeper"
     );
@@ -69,13 +71,13 @@ fn serve(file: &str) -> Result<(), Halt> {
         let server = match Server::start(config) {
             Ok(server) => server,
             Err(error) => {
-                error!("{}", chain(&error));
+                error!(target: LOGGER, "{}", chain(&error));
                 return halt(&format!("the server does not start: {}", chain(&error)));
             }
         };
         tokio::select! {
-            _ = terminate.recv() => info!("stopping, told by SIGTERM"),
-            _ = interrupt.recv() => info!("stopping, told by SIGINT"),
+            _ = terminate.recv() => info!(target: LOGGER, "stopping, told by SIGTERM"),
+            _ = interrupt.recv() => info!(target: LOGGER, "stopping, told by SIGINT"),
             () = server.stopped() => {}
         }
         let failed = server.has_failed();
@@ -83,7 +85,7 @@ fn serve(file: &str) -> Result<(), Halt> {
         if failed {
             return halt("the server has stopped because its log cannot be written");
         }
-        info!("stopped");
+        info!(target: LOGGER, "stopped");
         Ok(())
     })
 }
@@ -107,7 +109,7 @@ fn with_users(mut config: Config) -> Result<Config, String> {
 }
 
 fn invalid(text: &str) -> Result<(), Halt> {
-    error!("{text}");
+    error!(target: LOGGER, "{text}");
     complain(text);
     Err(Halt(INVALID_INVOCATION))
 }

@@ -20,6 +20,8 @@ use crate::words;
 /// How long a connection may take to ask for a session. Source: ZooKeeper's
 /// `zookeeper.nio.sessionlessCnxnTimeout`.
 const SESSIONLESS_MAX: Duration = Duration::from_secs(10);
+/// A connect request has 45 bytes; nobody gets more memory before there is a session.
+const CONNECT_BYTES_MAX: usize = 4096;
 /// What an idle connection keeps; a busy one grows with what it receives.
 const IDLE_BUFFER_BYTES: usize = 512;
 /// Replies that go into one write.
@@ -48,7 +50,7 @@ pub(crate) async fn serve<R, W>(
     W: AsyncWrite + Unpin,
 {
     let mut buffer = BytesMut::with_capacity(IDLE_BUFFER_BYTES);
-    let first = timeout(SESSIONLESS_MAX, read_first(&mut reader, &mut buffer, shared)).await;
+    let first = timeout(SESSIONLESS_MAX, read_first(&mut reader, &mut buffer)).await;
     let frame = match first {
         Ok(Ok(First::Frame(frame))) => frame,
         Ok(Ok(First::Word(word))) => {
@@ -62,7 +64,8 @@ pub(crate) async fn serve<R, W>(
         Ok(Err(error)) => return info!(%address, %error, "closing connection"),
         Err(_) => return debug!(%address, "connection asked for no session in time, closing"),
     };
-    let traffic = Arc::new(Traffic::new(common::clock::wall_clock().0));
+    let traffic =
+        Arc::new(Traffic::new(common::clock::wall_clock().0, shared.queued_bytes.clone()));
     // Its length is bounded by `traffic`.
     let (outlet, inlet) = mpsc::unbounded_channel();
     shared.attach(connection, address, outlet, traffic.clone());
@@ -95,7 +98,6 @@ enum First {
 async fn read_first<R: AsyncRead + Unpin>(
     reader: &mut R,
     buffer: &mut BytesMut,
-    shared: &Shared,
 ) -> io::Result<First> {
     while buffer.len() < 4 {
         if reader.read_buf(buffer).await? == 0 {
@@ -110,7 +112,7 @@ async fn read_first<R: AsyncRead + Unpin>(
         [0x16, 3, ..] => " (is this TLS?)",
         _ => "",
     };
-    match read_frame(reader, buffer, shared.frame_bytes_max).await {
+    match read_frame(reader, buffer, CONNECT_BYTES_MAX).await {
         Ok(Some(frame)) => Ok(First::Frame(frame)),
         Ok(None) => Ok(First::End),
         Err(error) => Err(io::Error::new(error.kind(), format!("{error}{hint}"))),
@@ -130,7 +132,9 @@ async fn read_frame<R: AsyncRead + Unpin>(
             let Some(length) = length else {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    format!("a frame of {claimed} bytes, more than jute.maxbuffer ({bytes_max})"),
+                    format!(
+                        "a frame of {claimed} bytes, of which {bytes_max} may be (see jute.maxbuffer)"
+                    ),
                 ));
             };
             if buffer.len() >= 4 + length {

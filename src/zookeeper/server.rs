@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,7 @@ impl Server {
             housekeeping_wake: Condvar::new(),
             outlets: Mutex::new(HashMap::new()),
             statistics: Statistics::default(),
+            queued_bytes: Arc::default(),
             stop: CancellationToken::new(),
             failed: AtomicBool::new(false),
             config,
@@ -238,6 +239,8 @@ pub(crate) struct Shared {
     housekeeping_wake: Condvar,
     outlets: Mutex<HashMap<ConnectionId, (Outlet, Arc<Traffic>)>>,
     pub(crate) statistics: Statistics,
+    /// Replies that are not sent yet, of all connections.
+    pub(crate) queued_bytes: Arc<AtomicUsize>,
     stop: CancellationToken,
     failed: AtomicBool,
     pub(crate) store: Store,

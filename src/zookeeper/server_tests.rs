@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -382,4 +383,60 @@ fn a_log_that_cannot_be_written_stops_the_server_before_anybody_is_answered() {
     std::fs::remove_dir_all(folder.path().join("version-2")).unwrap();
     assert!(Client::connect(&server.address().to_string(), TIMEOUT, None).is_err());
     assert!(server.has_failed());
+}
+
+/// What a crash would leave at this moment: snapshots first, or a log might be missing behind one.
+fn copy(from: &std::path::Path) -> TempDir {
+    let to = TempDir::new().unwrap();
+    let (source, target) = (from.join("version-2"), to.path().join("version-2"));
+    std::fs::create_dir(&target).unwrap();
+    for prefix in ["snapshot.", "log."] {
+        let mut names: Vec<_> =
+            std::fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        for name in names.iter().filter(|name| name.to_string_lossy().starts_with(prefix)) {
+            std::fs::copy(source.join(name), target.join(name)).unwrap();
+        }
+    }
+    to
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_crash_at_any_moment() {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::for_tests(folder.path());
+    config.snap_count = 200;
+    let server = Server::start(config).unwrap();
+    let acknowledged: [AtomicUsize; 3] = Default::default();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (writer, acknowledged) in acknowledged.iter().enumerate() {
+            let client = connect(&server);
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut number = 0;
+                while !stop.load(Ordering::SeqCst) {
+                    let path = format!("/w{writer}-{number:06}");
+                    client.create(&path, None, &Acl::open(), CreateMode::Persistent).unwrap();
+                    number += 1;
+                    acknowledged.store(number, Ordering::SeqCst);
+                }
+            });
+        }
+        for _ in 0..10 {
+            let before = acknowledged.each_ref().map(|count| count.load(Ordering::SeqCst));
+            let copy = copy(folder.path());
+            let after = Server::start(Config::for_tests(copy.path())).unwrap();
+            let (names, _) = connect(&after).get_children("/", false).unwrap();
+            for (writer, before) in before.iter().enumerate() {
+                let prefix = format!("w{writer}-");
+                let own: Vec<_> = names.iter().filter(|name| name.starts_with(&prefix)).collect();
+                assert!(own.len() >= *before, "{} of {before}", own.len());
+                // Each writer's nodes have no gap: what came later is there only with what came before.
+                let last = format!("{prefix}{:06}", own.len().saturating_sub(1));
+                assert!(own.is_empty() || *own[own.len() - 1] == last);
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
 }

@@ -22,6 +22,9 @@ use crate::txn_log::{Durability, HEADER_LENGTH, file_header};
 /// `ZKSN`.
 const MAGIC: i32 = 0x5a4b_534e;
 
+/// How the name of a half-written one begins: Apache does not take it for a snapshot.
+pub(crate) const UNFINISHED: &str = "tmp-snapshot-";
+
 /// Nodes that are put into a snapshot before others get their turn.
 const NODES_PER_PIECE: usize = 1000;
 
@@ -266,8 +269,7 @@ impl SnapshotWriter {
         durability: Durability,
     ) -> io::Result<SnapshotWriter> {
         let path = directory.join(format!("snapshot.{zxid:x}"));
-        // Not a name that Apache takes for a snapshot.
-        let temporary = directory.join(format!("tmp-snapshot-{zxid:x}"));
+        let temporary = directory.join(format!("{UNFINISHED}{zxid:x}"));
         let file = File::create(&temporary)?;
         let directory = directory.to_owned();
         let adler = Adler32::new();

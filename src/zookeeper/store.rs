@@ -98,7 +98,21 @@ impl Store {
         let lock = File::open(&logs).map_err(at(&logs))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::InUse { path: logs.clone() })?;
-        Ok(Store { snapshots, logs, durability, _lock: lock })
+        let store = Store { snapshots, logs, durability, _lock: lock };
+        store.remove_unfinished()?;
+        Ok(store)
+    }
+
+    /// Snapshots that a crash left half-written.
+    fn remove_unfinished(&self) -> Result<(), StoreError> {
+        for entry in fs::read_dir(&self.snapshots).map_err(at(&self.snapshots))? {
+            let path = entry.map_err(at(&self.snapshots))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.starts_with(snapshot::UNFINISHED) {
+                fs::remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Loads what is there; an empty directory gets the snapshot of an empty tree, which Apache

@@ -1,5 +1,6 @@
 //! What a connection has in flight, which bounds it, and what the four-letter words tell of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ use crate::request::RequestHeader;
 
 /// Replies that a connection may leave unread before its requests are no longer read.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
+/// What all connections together may leave unread before those that leave more than a little are
+/// no longer read: so that many deaf ones do not add up.
+const QUEUED_BYTES_MAX_ALL: usize = 256 << 20;
+const QUEUED_BYTES_LITTLE: usize = 64 << 10;
 /// Requests that may wait for their replies.
 const REQUESTS_MAX: usize = 1000;
 /// Notifications can't be held back; who lets this much pile up is cut off and comes back.
@@ -20,6 +25,8 @@ const HOPELESS_BYTES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     queued_bytes: AtomicUsize,
+    /// Of all connections.
+    queued_bytes_all: Arc<AtomicUsize>,
     requests: AtomicUsize,
     room: Notify,
     stats: Mutex<Stats>,
@@ -76,9 +83,15 @@ impl Latency {
 }
 
 impl Traffic {
-    pub(crate) fn new(now_ms: i64) -> Traffic {
+    pub(crate) fn new(now_ms: i64, queued_bytes_all: Arc<AtomicUsize>) -> Traffic {
         let stats = Stats { established_ms: now_ms, last_operation: "NA", ..Stats::default() };
-        Traffic { stats: Mutex::new(stats), ..Traffic::default() }
+        Traffic {
+            queued_bytes: AtomicUsize::new(0),
+            queued_bytes_all,
+            requests: AtomicUsize::new(0),
+            room: Notify::new(),
+            stats: Mutex::new(stats),
+        }
     }
 
     /// A frame came; its reply is counted until it is sent.
@@ -98,6 +111,7 @@ impl Traffic {
     /// Something will be sent.
     pub(crate) fn queued(&self, bytes: usize) {
         self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.queued_bytes_all.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A reply goes out now.
@@ -110,13 +124,17 @@ impl Traffic {
     /// So many frames and bytes are in the socket; `replies` of them answered a request.
     pub(crate) fn sent(&self, frames: usize, replies: usize, bytes: usize) {
         self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.queued_bytes_all.fetch_sub(bytes, Ordering::Relaxed);
         self.requests.fetch_sub(replies, Ordering::Relaxed);
         self.stats.lock().sent += u64::try_from(frames).unwrap_or(u64::MAX);
         self.room.notify_one();
     }
 
     fn is_full(&self) -> bool {
-        self.queued_bytes.load(Ordering::Relaxed) > QUEUED_BYTES_MAX
+        let queued = self.queued_bytes.load(Ordering::Relaxed);
+        let all = self.queued_bytes_all.load(Ordering::Relaxed);
+        queued > QUEUED_BYTES_MAX
+            || all > QUEUED_BYTES_MAX_ALL && queued > QUEUED_BYTES_LITTLE
             || self.requests.load(Ordering::Relaxed) >= REQUESTS_MAX
     }
 
@@ -154,6 +172,14 @@ impl Traffic {
     }
 }
 
+impl Drop for Traffic {
+    /// What was not sent is gone with the connection.
+    fn drop(&mut self) {
+        let queued = *self.queued_bytes.get_mut();
+        self.queued_bytes_all.fetch_sub(queued, Ordering::Relaxed);
+    }
+}
+
 /// The short names of `cons`.
 fn operation_name(op: i32) -> &'static str {
     match op {
@@ -180,5 +206,25 @@ fn operation_name(op: i32) -> &'static str {
         op::WHO_AM_I => "HOMI",
         op::CLOSE_SESSION => "CLOS",
         _ => "NA",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deaf_are_held_back_when_they_add_up_and_others_are_not() {
+        let all = Arc::new(AtomicUsize::new(0));
+        let deaf: Vec<Traffic> = (0..100).map(|_| Traffic::new(0, all.clone())).collect();
+        let other = Traffic::new(0, all.clone());
+        for traffic in &deaf {
+            traffic.queued(3 << 20);
+        }
+        other.queued(1000);
+        assert!(deaf.iter().all(Traffic::is_full));
+        assert!(!other.is_full());
+        drop(deaf);
+        assert_eq!(all.load(Ordering::Relaxed), 1000);
     }
 }
