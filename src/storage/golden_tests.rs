@@ -11,13 +11,14 @@ use common::ids::{Offset, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    index::{Entries, OffsetEntry, TimeEntry},
+    index::{self, Entries, OffsetEntry, TimeEntry},
     log::Log,
     log_config::LogConfig,
     log_manager::{LogManager, LogManagerOptions},
     log_manager_load::LoadProgress,
     producer_snapshot,
     scan::HeaderScan,
+    segment::IndexBuilder,
     testing::{read_all, temporary_folder},
     transaction_index,
 };
@@ -311,4 +312,50 @@ fn producers_and_aborted_transactions_are_the_same_with_and_without_what_kafka_k
         seen = (seen.0 + log.producer_count(), seen.1 + aborted(&log).len());
     }
     assert!(seen.0 > 3 && seen.1 > 3, "{seen:?}");
+}
+
+#[test]
+fn indexes_made_again_are_those_that_kafka_made() {
+    let mut compared = 0;
+    for case in ["clean", "codecs"].map(|case| logs_folder().join(case)) {
+        let mut intervals: BTreeMap<String, u64> = BTreeMap::new();
+        for znode in lines(&case.join("znodes.jsonl")) {
+            if let Some(topic) = znode["path"].as_str().unwrap().strip_prefix("/config/topics/") {
+                let data: Value = serde_json::from_str(znode["data"].as_str().unwrap()).unwrap();
+                let interval = data["config"]["index.interval.bytes"].as_str();
+                let interval = interval.map_or(4096, |interval| interval.parse().unwrap());
+                intervals.insert(topic.to_owned(), interval);
+            }
+        }
+        let folder = temporary_folder();
+        copy(&case.join("data"), folder.path());
+        let manager = open(folder.path());
+        for log in manager.logs() {
+            let interval = intervals.get(&*log.partition().topic).copied().unwrap_or(4096);
+            for view in log.views().0 {
+                let mut builder = IndexBuilder::new(view.base, interval);
+                let file = view.log(&log.shared).unwrap();
+                let mut scan = HeaderScan::new(&file, 0, view.size);
+                while let Some(found) = scan.next().unwrap() {
+                    builder.add(&found);
+                }
+                builder.seal();
+                let name = |extension| {
+                    let folder = view.directory.file_name().unwrap();
+                    case.join("data").join(folder).join(format!("{:020}{extension}", view.base.0))
+                };
+                let kafkas = fs::read(name(".index")).unwrap();
+                assert_eq!(index::encode(&builder.offsets), kafkas, "{}", name(".index").display());
+                let kafkas = fs::read(name(".timeindex")).unwrap();
+                assert_eq!(
+                    index::encode(&builder.times),
+                    kafkas,
+                    "{}",
+                    name(".timeindex").display()
+                );
+                compared += builder.offsets.len();
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }

@@ -44,4 +44,6 @@ mod log_manager_tests;
 #[cfg(test)]
 mod log_tests;
 #[cfg(test)]
+mod retention_tests;
+#[cfg(test)]
 mod testing;

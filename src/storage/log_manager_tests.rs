@@ -178,3 +178,62 @@ fn a_failed_directory_is_left_and_its_partitions_are_named() {
     assert!(Arc::ptr_eq(created.log_directory(), other.log_directory()));
     manager.close();
 }
+
+#[test]
+fn a_damaged_checkpoint_loses_no_record() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    for partition in 0..2 {
+        let log = manager.get_or_create(&new("t", partition)).unwrap();
+        log.assign_leader_epoch(LeaderEpoch(0));
+        for _ in 0..30 {
+            append(&log, batch()).unwrap();
+        }
+        log.set_high_watermark(Offset(30));
+    }
+    manager.log(&TopicPartition::new("t", 1)).unwrap().advance_start_offset(Offset(15)).unwrap();
+    manager.close();
+    let path = fixture.path(0);
+    let names = [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        ".kafka_cleanshutdown",
+    ];
+    let contents: Vec<Vec<u8>> =
+        names.iter().map(|name| std::fs::read(path.join(name)).unwrap()).collect();
+    assert_eq!(contents[1], b"0\n1\nt 1 15\n");
+    for (name, content) in names.iter().zip(&contents) {
+        let mut damages = vec![Vec::new(), vec![0; content.len()]];
+        for position in 0..content.len() {
+            damages.push(content[..position].to_vec());
+            for mask in [1, 2, 4, 8, 0x80] {
+                let mut flipped = content.clone();
+                flipped[position] ^= mask;
+                damages.push(flipped);
+            }
+        }
+        for (damage, clean) in damages.iter().flat_map(|damage| [(damage, true), (damage, false)]) {
+            for (name, content) in names.iter().zip(&contents) {
+                std::fs::write(path.join(name), content).unwrap();
+            }
+            std::fs::write(path.join(name), damage).unwrap();
+            if !clean {
+                std::fs::remove_file(path.join(".kafka_cleanshutdown")).unwrap();
+            }
+            let manager = fixture.open().unwrap();
+            for (partition, start) in [(0, 0), (1, 15)] {
+                let log = manager.log(&TopicPartition::new("t", partition)).unwrap();
+                let text = String::from_utf8_lossy(damage);
+                assert_eq!(log.end_offset(), Offset(30), "{name} {text:?}");
+                // Records that were deleted may come back; none that were not may go.
+                assert!(log.start_offset() <= Offset(start), "{name} {text:?}");
+                assert_eq!(
+                    crate::testing::read_all(&log, Offset(start), Offset(30)).len(),
+                    30 - start as usize
+                );
+            }
+            drop(manager);
+        }
+    }
+}
