@@ -1,5 +1,8 @@
 //! Integration tests.
 
+// All of this is tests; clippy sees only functions that are marked so.
+#![allow(clippy::unwrap_used)]
+
 mod client_library;
 mod config_recordings;
 mod configuration;
