@@ -24,7 +24,7 @@ const CORPUS_OF_A_FILE_MAX: usize = 3;
 /// Bytes of a log, or what a producer sent: read, checked under several rules, converted.
 ///
 /// The checksums are also made right first: else no mutation would come past them.
-pub fn batches(data: &[u8]) {
+pub(crate) fn batches(data: &[u8]) {
     walk(data);
     admit(data);
     let mut resealed = data.to_vec();
@@ -34,7 +34,7 @@ pub fn batches(data: &[u8]) {
 }
 
 /// One byte that chooses the codec and the magic, then compressed bytes.
-pub fn decompressors(data: &[u8]) {
+pub(crate) fn decompressors(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else { return };
     let Some(codec) = Codec::from_id(choice & 7) else { return };
     let magic = i8::from(choice & 0x80 != 0) * 2;
@@ -44,7 +44,7 @@ pub fn decompressors(data: &[u8]) {
 }
 
 /// Entries of the recorded logs, and what was sent to a real Kafka as it is in the recording: for `batches`.
-pub fn batch_corpus() -> Vec<Vec<u8>> {
+pub(crate) fn batch_corpus() -> Vec<Vec<u8>> {
     let mut corpus = Vec::new();
     for file in log_files() {
         let Ok(bytes) = fs::read(&file) else { continue };
@@ -63,7 +63,7 @@ pub fn batch_corpus() -> Vec<Vec<u8>> {
 }
 
 /// Compressed records of the recorded logs: for `decompressors`.
-pub fn decompressor_corpus() -> Vec<Vec<u8>> {
+pub(crate) fn decompressor_corpus() -> Vec<Vec<u8>> {
     let mut corpus = Vec::new();
     for sent in batch_corpus() {
         let Some(Ok(entry)) = Batches::new(&sent).next() else { continue };
