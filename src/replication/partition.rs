@@ -200,10 +200,10 @@ impl Partition {
         self.log.high_watermark() >= end
     }
 
-    /// Whether a replica is of the assignment.
+    /// Whether another broker's replica is of the assignment.
     pub fn has_replica(&self, id: BrokerId) -> bool {
         match &*self.role.lock() {
-            Role::Leader(leader) => leader.replicas().contains(&id),
+            Role::Leader(leader) => id != self.local && leader.replicas().contains(&id),
             Role::None | Role::Follower { .. } => false,
         }
     }

@@ -1,7 +1,11 @@
 //! Fetch (API key 1): reads partitions into file regions, waits for enough bytes, keeps sessions.
 //! Source: `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages`, `Partition.fetchRecords`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use common::{
@@ -37,6 +41,10 @@ use crate::{
 const SESSIONS: i16 = 7;
 /// First version that names topics by id. Source: KIP-516.
 const TOPIC_IDS: i16 = 13;
+/// First version that may carry zstd.
+const ZSTD: i16 = 10;
+/// First version whose clients know KAFKA_STORAGE_ERROR.
+const STORAGE_ERROR: i16 = 6;
 /// First version where a consumer may read from a follower. Source: KIP-392.
 const FOLLOWER_READS: i16 = 11;
 
@@ -142,6 +150,7 @@ fn begin(
             targets.push((key(&topic.topic, topic.topic_id, asked.partition), target));
         }
     }
+    let targets = without_repeats(targets);
     if ctx.api_version < SESSIONS {
         return Ok(FetchContext::sessionless(targets));
     }
@@ -159,6 +168,25 @@ fn begin(
     broker.fetch_sessions.begin(session, targets, &forgotten, clock::now())
 }
 
+/// A partition that is named twice is answered once: in the first one's place, as the last one asks.
+fn without_repeats(targets: Vec<(PartitionKey, FetchTarget)>) -> Vec<(PartitionKey, FetchTarget)> {
+    if targets.len() < 2 {
+        return targets;
+    }
+    let mut places: HashMap<PartitionKey, usize> = HashMap::new();
+    let mut unique: Vec<(PartitionKey, FetchTarget)> = Vec::with_capacity(targets.len());
+    for (key, target) in targets {
+        match places.entry(key.clone()) {
+            Entry::Occupied(place) => unique[*place.get()].1 = target,
+            Entry::Vacant(place) => {
+                place.insert(unique.len());
+                unique.push((key, target));
+            }
+        }
+    }
+    unique
+}
+
 fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
     let targets = context.targets();
     let mut pass = Pass {
@@ -170,17 +198,23 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
     for (key, target) in targets {
         let left = terms.bytes_max.saturating_sub(pass.bytes);
         let first = pass.bytes == 0 && !terms.hard_limit;
+        let mut unreadable = None;
         let answer = match hosted(broker, key) {
             Ok(partition) => {
                 let read = read(&partition, key.partition, target, terms, left, first);
+                unreadable = unreadable_format(&partition, terms);
                 pass.hosted.push(partition);
                 read
             }
             Err(error) => Err(error),
         };
-        let answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
+        let mut answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
         pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
         pass.bytes += answer.records.len();
+        if let Some(error) = unreadable {
+            answer = PartitionAnswer::failed(key.partition, error);
+            answer.records = Records::Null;
+        }
         pass.answers.push(answer);
     }
     pass
@@ -201,7 +235,26 @@ fn hosted(broker: &Broker, key: &PartitionKey) -> Result<Arc<Partition>, ErrorCo
     }
 }
 
+/// Why a client of this version may not read the partition at all, whatever is in it.
+fn unreadable_format(partition: &Partition, terms: Terms) -> Option<ErrorCode> {
+    if terms.version >= ZSTD {
+        return None;
+    }
+    let settings = partition.settings();
+    let stores_zstd =
+        matches!(settings.compression, BrokerCompression::Always(to) if to.codec() == Codec::Zstd);
+    if stores_zstd {
+        return Some(ErrorCode::UnsupportedCompressionType);
+    }
+    let from_follower = terms.replica.0 >= 0;
+    let must_convert = terms.old_format.is_some() && !from_follower;
+    (must_convert && !settings.down_conversion).then_some(ErrorCode::UnsupportedVersion)
+}
+
 fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -> PartitionAnswer {
+    // Old clients do not know the code, and would not retry.
+    let renamed = error == ErrorCode::KafkaStorageError && version < STORAGE_ERROR;
+    let error = if renamed { ErrorCode::NotLeaderOrFollower } else { error };
     let mut answer = PartitionAnswer::failed(key.partition, error);
     let moved = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
     if moved && version >= 16 {
@@ -281,7 +334,7 @@ fn read(
     }
     if !is_empty {
         answer.records = Records::Files(read.regions);
-        convert_for(partition, terms, target, &mut answer)?;
+        convert_for(terms, target, &mut answer)?;
     }
     Ok(answer)
 }
@@ -299,17 +352,10 @@ fn diverging(
 
 /// Old clients get old formats; only then are records read into memory.
 fn convert_for(
-    partition: &Partition,
     terms: Terms,
     target: &FetchTarget,
     answer: &mut PartitionAnswer,
 ) -> Result<(), ErrorCode> {
-    let settings = partition.settings();
-    let stores_zstd =
-        matches!(settings.compression, BrokerCompression::Always(to) if to.codec() == Codec::Zstd);
-    if terms.version < 10 && stores_zstd {
-        return Err(ErrorCode::UnsupportedCompressionType);
-    }
     let Some(format) = terms.old_format else { return Ok(()) };
     let Records::Files(regions) = &answer.records else { return Ok(()) };
     let converted = tokio::task::block_in_place(|| {
@@ -317,9 +363,6 @@ fn convert_for(
         let is_newer = |batch: Batch| batch.header.magic > format.magic();
         if !Batches::new(&bytes).flatten().any(is_newer) {
             return Ok(None);
-        }
-        if !settings.down_conversion {
-            return Err(ErrorCode::UnsupportedVersion);
         }
         down_convert(&bytes, format, target.fetch_offset, CONVERTED_BYTES_MAX)
             .map(|converted| Some(Bytes::from(converted)))

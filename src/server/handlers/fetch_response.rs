@@ -71,6 +71,8 @@ pub(crate) struct PartitionAnswer {
 /// The records of an answer.
 #[derive(Debug)]
 pub(crate) enum Records {
+    /// Null: how Kafka refuses a client that is too old for what the partition holds.
+    Null,
     /// No records, or records that had to be converted.
     Memory(Bytes),
     /// Records where they lie.
@@ -81,6 +83,7 @@ impl Records {
     /// Bytes on the wire.
     pub(crate) fn len(&self) -> usize {
         match self {
+            Records::Null => 0,
             Records::Memory(bytes) => bytes.len(),
             Records::Files(regions) => regions.iter().map(|region| region.length).sum(),
         }
@@ -166,6 +169,7 @@ impl Encoder {
 
     fn records(&mut self, records: Records) {
         match records {
+            Records::Null => self.null_length(),
             Records::Memory(bytes) => {
                 self.length(bytes.len());
                 if bytes.len() <= 256 {
