@@ -42,13 +42,17 @@ pub(crate) fn handle(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let duplicates = duplicates(&request);
+    let no_such_isolation = ctx.api_version >= 2 && !matches!(request.isolation_level, 0 | 1);
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             if ctx.api_version == 0 {
                 return answer_version_0(broker, &request, &topic.name, asked);
             }
             let repeated = duplicates.contains(&(&*topic.name, asked.partition_index));
-            let found = if repeated {
+            let found = if no_such_isolation {
+                // Kafka fails on the number, and with it the request.
+                Err(ErrorCode::UnknownServerError)
+            } else if repeated {
                 Err(ErrorCode::InvalidRequest)
             } else {
                 find(broker, ctx, &request, &topic.name, asked)
