@@ -183,6 +183,12 @@ pub(crate) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
+/// Whether a text is longer than any version can carry. Kafka finds out when it has done what was asked and writes the
+/// answer: then all of it fails with UNKNOWN_SERVER_ERROR. A message that repeats a name from the request can be so long.
+pub(crate) fn is_too_long(text: Option<&StrBytes>) -> bool {
+    text.is_some_and(|text| text.len() > 0x7fff)
+}
+
 /// An id as the codec wants it.
 pub(crate) fn wire_uuid(id: Uuid) -> uuid::Uuid {
     uuid::Uuid::from_u128(id.0)

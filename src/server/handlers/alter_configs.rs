@@ -13,7 +13,7 @@ use crate::{
     controller::configs::Alteration,
     handlers::{
         config_resources::{Failure, ResourceType},
-        text,
+        is_too_long, text,
     },
 };
 
@@ -50,6 +50,12 @@ pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> Alt
                 .with_error_code(code.code())
                 .with_error_message(message.as_deref().map(text)),
         );
+    }
+    if responses.iter().any(|response| is_too_long(response.error_message.as_ref())) {
+        for response in &mut responses {
+            response.error_code = ErrorCode::UnknownServerError.code();
+            response.error_message = None;
+        }
     }
     AlterConfigsResponse::default().with_responses(responses)
 }

@@ -43,11 +43,6 @@ impl Failure {
     pub(crate) fn with(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { code, message: Some(message.into()) }
     }
-
-    /// A code that Kafka sends without text.
-    pub(crate) fn silent(code: ErrorCode) -> Failure {
-        Failure { code, message: None }
-    }
 }
 
 /// A broker's resource is named by its id, and asked of that broker. `or` is what Kafka's text adds to the id.

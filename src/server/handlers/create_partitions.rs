@@ -8,7 +8,11 @@ use kafka_protocol::messages::{
     create_partitions_response::CreatePartitionsTopicResult,
 };
 
-use crate::{broker::Broker, controller::topics::Request, handlers::text};
+use crate::{
+    broker::Broker,
+    controller::topics::Request,
+    handlers::{is_too_long, text},
+};
 
 pub(crate) async fn handle(
     broker: &Broker,
@@ -25,7 +29,14 @@ pub(crate) async fn handle(
             .with_error_code(code.code())
             .with_error_message(message.as_deref().map(text))
     });
-    CreatePartitionsResponse::default().with_results(answers.collect())
+    let mut answers: Vec<CreatePartitionsTopicResult> = answers.collect();
+    if answers.iter().any(|answer| is_too_long(answer.error_message.as_ref())) {
+        for answer in &mut answers {
+            answer.error_code = ErrorCode::UnknownServerError.code();
+            answer.error_message = None;
+        }
+    }
+    CreatePartitionsResponse::default().with_results(answers)
 }
 
 fn new_partitions(topic: CreatePartitionsTopic) -> NewPartitions {

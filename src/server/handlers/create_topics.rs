@@ -11,7 +11,7 @@ use kafka_protocol::messages::{
 use crate::{
     broker::Broker,
     controller::topics::{Request, TopicResult},
-    handlers::{text, wire_uuid},
+    handlers::{is_too_long, text, wire_uuid},
     request_context::RequestContext,
 };
 
@@ -32,7 +32,16 @@ pub(crate) async fn handle(
     let wanted = request.topics.into_iter().map(new_topic).collect();
     let results = broker.controller.create_topics(wanted, how).await;
     let answers = results.into_iter().map(|result| answer(broker, ctx.api_version, result));
-    CreateTopicsResponse::default().with_topics(answers.collect())
+    let mut answers: Vec<CreatableTopicResult> = answers.collect();
+    if answers.iter().any(|answer| is_too_long(answer.error_message.as_ref())) {
+        for answer in &mut answers {
+            *answer = CreatableTopicResult::default()
+                .with_name(answer.name.clone())
+                .with_error_code(ErrorCode::UnknownServerError.code())
+                .with_error_message(None);
+        }
+    }
+    CreateTopicsResponse::default().with_topics(answers)
 }
 
 fn new_topic(topic: CreatableTopic) -> NewTopic {

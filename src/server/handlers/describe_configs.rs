@@ -18,7 +18,7 @@ use crate::{
     broker::Broker,
     handlers::{
         config_resources::{Failure, ResourceType, check_broker_name},
-        text,
+        is_too_long, text,
     },
     request_context::RequestContext,
 };
@@ -43,6 +43,11 @@ pub(crate) async fn handle(
         };
         results.push(answer(ctx.api_version, &request, asked, entries));
     }
+    if results.iter().any(|result| is_too_long(result.error_message.as_ref())) {
+        let failed = Failure::of(ErrorCode::UnknownServerError);
+        let failed = |asked| answer(ctx.api_version, &request, asked, Err(failed.clone()));
+        results = request.resources.iter().map(failed).collect();
+    }
     DescribeConfigsResponse::default().with_results(results)
 }
 
@@ -54,7 +59,7 @@ async fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec
                 Failure::with(ErrorCode::InvalidTopicException, error.to_string())
             })?;
             if broker.metadata.load().topic(name).is_none() {
-                return Err(Failure::silent(ErrorCode::UnknownTopicOrPartition));
+                return Err(Failure::with(ErrorCode::UnknownTopicOrPartition, ""));
             }
             let overrides = broker.topic_overrides(name).await;
             describe::topic(&broker.config, &overrides)
@@ -77,7 +82,10 @@ async fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec
             ErrorCode::InvalidRequest,
             "Client metrics subscription name must not be empty",
         )),
-        Some(ResourceType::ClientMetrics) => Ok(Vec::new()),
+        Some(ResourceType::ClientMetrics) => Err(Failure::with(
+            ErrorCode::InvalidRequest,
+            "Config type client-metrics is only supported on KRaft clusters",
+        )),
         None => Err(Failure::of(ErrorCode::InvalidRequest)),
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     handlers::{
         alter_configs::unsupported,
         config_resources::{Failure, ResourceType},
-        text,
+        is_too_long, text,
     },
 };
 
@@ -50,6 +50,12 @@ pub(crate) async fn handle(
                 .with_error_code(code.code())
                 .with_error_message(message.as_deref().map(text)),
         );
+    }
+    if responses.iter().any(|response| is_too_long(response.error_message.as_ref())) {
+        for response in &mut responses {
+            response.error_code = ErrorCode::UnknownServerError.code();
+            response.error_message = None;
+        }
     }
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
