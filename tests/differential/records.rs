@@ -155,7 +155,7 @@ pub(crate) fn samples(magic: i8) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// What a field of records holds: batches as they lie there, and their records.
-pub(crate) fn describe(bytes: &[u8]) -> Tree {
+pub(crate) fn describe(bytes: &[u8], keeps_cut_off: bool) -> Tree {
     let mut all = Vec::new();
     let mut batches = Batches::new(bytes);
     for batch in batches.by_ref() {
@@ -187,7 +187,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Tree {
         all.push(Tree::Fields(fields));
     }
     let rest = bytes.len() - batches.position();
-    if rest > 0 {
+    if rest > 0 && keeps_cut_off {
         all.push(Tree::Text(format!("{rest} bytes of a batch that is cut off")));
     }
     Tree::List(all)
