@@ -1,6 +1,7 @@
 //! Log directories: segments, indexes, recovery, retention.
 
 mod atomic_file;
+mod batch_reader;
 pub mod checkpoint;
 mod directory_lock;
 pub mod directory_name;
@@ -19,6 +20,7 @@ pub mod log_load;
 pub mod log_manager;
 pub mod log_manager_load;
 pub mod log_read;
+mod log_recover;
 mod log_segments;
 mod log_truncate;
 pub mod maintenance;
