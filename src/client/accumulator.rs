@@ -59,7 +59,7 @@ pub(crate) struct ProducerBatch {
     not_before: Instant,
     done: watch::Sender<Option<Ended>>,
     /// Given back when the batch is.
-    _memory: Vec<OwnedSemaphorePermit>,
+    memory: OwnedSemaphorePermit,
 }
 
 enum Content {
@@ -141,7 +141,7 @@ impl Accumulator {
         {
             builder.append(timestamp, key, value, headers)?;
             last.record_count += 1;
-            last._memory.push(memory);
+            last.memory.merge(memory);
             let is_full = builder.size() >= batch_size;
             return Ok(Placed {
                 outcome: last.done.subscribe(),
@@ -165,7 +165,7 @@ impl Accumulator {
             content: Content::Open(builder),
             not_before: now,
             done,
-            _memory: vec![memory],
+            memory,
         });
         self.next_number += 1;
         Ok(Placed { outcome, index: 0, is_first: true, is_full })
@@ -365,7 +365,7 @@ fn restamp(bytes: &Bytes, identity: Identity, sequence: i32) -> Bytes {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::Arc,
+        sync::{Arc, LazyLock},
         time::{Duration, Instant},
     };
 
@@ -392,7 +392,9 @@ mod tests {
     }
 
     fn append(accumulator: &mut Accumulator, now: Instant, size: usize) -> super::Placed {
-        let memory = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        // Permits of one producer are merged, so they must be of one semaphore.
+        static MEMORY: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(100)));
+        let memory = MEMORY.clone().try_acquire_owned().unwrap();
         let value = vec![b'x'; size];
         let record =
             Parts { timestamp: Timestamp(0), key: None, value: Some(&value), headers: &[] };

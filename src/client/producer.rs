@@ -103,7 +103,8 @@ impl Delivery {
     }
 }
 
-/// A producer. `flush` or `close` before it is dropped: a drop gives up what has not been sent.
+/// A producer. `flush` or `close` before it is dropped, to know what became of the records: after a drop those that
+/// wait are still sent, for as long as the runtime lives.
 pub struct Producer {
     shared: Arc<Shared>,
     sender: JoinHandle<()>,

@@ -69,7 +69,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let state = shared.state.lock();
             state.is_closed && state.accumulator.is_done_below(state.accumulator.next_number())
         };
-        if is_over || (shared.state.lock().is_closed && Arc::strong_count(&shared) == 1) {
+        if is_over {
             return;
         }
         let at = next.unwrap_or(now + IDLE).min(now + IDLE);
