@@ -29,7 +29,7 @@ TOPIC = "survivors"
 PARTITIONS = 6
 KINDS = ("idempotent", "plain")
 # From when the broker accepts connections.
-LIFE_SECONDS_MAX = 1.5
+LIFE_SECONDS_MAX = 2
 # One kill of so many comes while the broker is still starting.
 EARLY_OF = 5
 EARLY_SECONDS_MAX = 0.05

@@ -13,7 +13,7 @@ import payload
 from confluent_kafka import KafkaException, Producer
 
 # Enough to keep requests under way all the time, without filling the disk.
-MESSAGES_PER_SECOND = 3000
+MESSAGES_PER_SECOND = 8000
 
 
 def main() -> int:
