@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,16 +10,9 @@ use common::{
     clock,
     error_code::ErrorCode,
     ids::{Offset, Timestamp},
-    topic::{TopicPartition, Uuid, is_internal},
+    topic::{TopicPartition, is_internal},
 };
-use kafka_protocol::{
-    messages::{
-        BrokerId, FetchRequest, FetchResponse, TopicName,
-        fetch_request::{FetchPartition, FetchTopic},
-        fetch_response::PartitionData,
-    },
-    protocol::StrBytes,
-};
+use kafka_protocol::messages::fetch_response::PartitionData;
 use record::batch::TimestampType;
 use tokio::{
     task::JoinSet,
@@ -36,12 +28,10 @@ use crate::{
     cluster::{AutoCreate, Cluster, Topics},
     config::{ConsumerConfig, OffsetReset},
     error::{ClientError, ErrorKind},
+    fetch::{Fetch, fetch, topic_name},
     fetched::{self, Reading},
     metadata::Metadata,
 };
-
-/// Versions of Fetch from this one on name topics by id.
-const FETCH_BY_ID: i16 = 13;
 
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,14 +95,6 @@ pub struct Consumer {
     wants_metadata: bool,
     metadata_attempts: u32,
     metadata_not_before: Instant,
-}
-
-/// A fetch that ended.
-struct Fetch {
-    node: i32,
-    wanted: Vec<(TopicPartition, Offset)>,
-    metadata: Arc<Metadata>,
-    result: Result<FetchResponse, ClientError>,
 }
 
 impl Consumer {
@@ -512,60 +494,4 @@ impl Reader {
         };
         Reader { next, start }
     }
-}
-
-/// The topic of an answer: by name, or by id from the version on that has ids.
-fn topic_name(id: u128, name: &StrBytes, metadata: &Metadata) -> String {
-    let by_id = metadata.topics.values().find(|topic| id != 0 && topic.id == Uuid(id));
-    by_id.map_or_else(|| name.to_string(), |topic| topic.name.clone())
-}
-
-/// One fetch from one broker, without a session.
-async fn fetch(
-    cluster: &Cluster,
-    config: &ConsumerConfig,
-    metadata: &Metadata,
-    node: i32,
-    wanted: &[(TopicPartition, Offset)],
-) -> Result<FetchResponse, ClientError> {
-    let gone = || ClientError::new(ErrorKind::Disconnected, "the leader is not known any more");
-    let connection = cluster.connect(metadata.nodes.get(&node).ok_or_else(gone)?).await?;
-    let mut topics: BTreeMap<&str, Vec<FetchPartition>> = BTreeMap::new();
-    for (partition, offset) in wanted {
-        let epoch = metadata
-            .partition(&partition.topic, partition.partition)
-            .map_or(-1, |known| known.leader_epoch);
-        let part = FetchPartition::default()
-            .with_partition(partition.partition)
-            .with_current_leader_epoch(epoch)
-            .with_fetch_offset(offset.0)
-            .with_last_fetched_epoch(-1)
-            .with_log_start_offset(-1)
-            .with_partition_max_bytes(config.partition_fetch_bytes_max);
-        topics.entry(&partition.topic).or_default().push(part);
-    }
-    let id_of = |name: &str| metadata.topics.get(name).map_or(Uuid::ZERO, |topic| topic.id);
-    let have_ids = topics.keys().all(|name| id_of(name) != Uuid::ZERO);
-    let cap = if have_ids { i16::MAX } else { FETCH_BY_ID - 1 };
-    let version = connection.version_of::<FetchRequest>(cap)?;
-    let topics = topics.into_iter().map(|(name, partitions)| {
-        let topic = FetchTopic::default().with_partitions(partitions);
-        if version >= FETCH_BY_ID {
-            topic.with_topic_id(uuid::Uuid::from_u128(id_of(name).0))
-        } else {
-            topic.with_topic(TopicName(StrBytes::from_string(name.to_owned())))
-        }
-    });
-    let wait = i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX);
-    let request = FetchRequest::default()
-        .with_replica_id(BrokerId(-1))
-        .with_max_wait_ms(wait)
-        .with_min_bytes(config.fetch_bytes_min)
-        .with_max_bytes(config.fetch_bytes_max)
-        .with_isolation_level(i8::from(config.read_committed))
-        .with_session_id(0)
-        .with_session_epoch(-1)
-        .with_topics(topics.collect());
-    let limit = config.connection.request_timeout.max(config.fetch_wait_max);
-    connection.call_as(request, version, limit).await
 }

@@ -13,5 +13,6 @@ pub mod partitioner;
 pub mod producer;
 
 mod accumulator;
+mod fetch;
 mod fetched;
 mod sender;
