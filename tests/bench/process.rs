@@ -30,7 +30,6 @@ impl Cpu {
 
 /// CPU of a process so far; nothing for one that is gone.
 pub(crate) fn cpu_of(pid: u32) -> Cpu {
-    // Nanoseconds on a run queue, which ticks are too coarse for; the split comes from the ticks.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<&str> = after_name.split_whitespace().collect();
@@ -38,6 +37,16 @@ pub(crate) fn cpu_of(pid: u32) -> Cpu {
         fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
     };
     Cpu { user: ticks(11), kernel: ticks(12) }
+}
+
+/// CPU of the threads that a process has now, in seconds; finer than ticks, and without threads that ended.
+pub(crate) fn cpu_of_threads(pid: u32) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanoseconds.sum::<f64>() / 1e9
 }
 
 /// Memory of a process that is its own or mapped in, in bytes.

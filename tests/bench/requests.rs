@@ -44,7 +44,7 @@ pub(crate) fn create_topic(topic: &str, partitions: i32) -> Bytes {
         .with_num_partitions(partitions)
         .with_replication_factor(1);
     let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(300_000);
-    frame(ApiKey::CreateTopics, 5, &request)
+    frame(ApiKey::CreateTopics, 4, &request)
 }
 
 /// One batch of records of `record_bytes` each, about `batch_bytes` in all.
@@ -126,6 +126,16 @@ impl Requests for Same {
     fn answered(&mut self, answer: &[u8]) -> Result<u64, String> {
         (self.check)(answer)?;
         Ok(self.bytes)
+    }
+}
+
+/// A CreateTopics answer of version 4 with one topic and no error.
+pub(crate) fn created(answer: &[u8]) -> Result<(), String> {
+    let name =
+        answer.get(12..14).map_or(0, |size| usize::from(u16::from_be_bytes([size[0], size[1]])));
+    match answer.get(14 + name..16 + name) {
+        Some([0, 0]) => Ok(()),
+        other => Err(format!("CreateTopics answered {other:?}")),
     }
 }
 

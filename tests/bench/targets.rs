@@ -10,7 +10,7 @@ use std::{
 
 use common::clock;
 
-use crate::process::{Process, cpu_of};
+use crate::process::{Process, cpu_of_threads};
 
 /// A broker that serves, and what stands behind it.
 pub(crate) struct Target {
@@ -127,8 +127,8 @@ impl Target {
         self.kafka.is_some()
     }
 
-    /// Ends our broker, by SIGTERM or SIGKILL, and starts it on the same folders. Gives the CPU seconds of the stop and
-    /// of the start up to the first answer.
+    /// Ends our broker, by SIGTERM or SIGKILL, and starts it on the same folders. Gives the seconds from exec to the
+    /// first answer, and the CPU seconds up to then.
     pub(crate) fn restart(
         &mut self,
         binary: &Path,
@@ -136,17 +136,17 @@ impl Target {
         is_up: &dyn Fn(SocketAddr) -> bool,
     ) -> Result<(f64, f64), String> {
         let ours = self.ours.as_mut().ok_or("only our broker is restarted")?;
-        let before = cpu_of(ours.broker.pid()).total();
         if kill {
             ours.broker.kill();
         } else {
             ours.broker.terminate();
         }
         let directory = ours.directory.clone();
+        let began = clock::now();
         ours.broker = start_broker(binary, &directory)?;
         self.pid = ours.broker.pid();
         wait_for(self.address, is_up)?;
-        Ok((before, cpu_of(self.pid).total()))
+        Ok((began.elapsed().as_secs_f64(), cpu_of_threads(self.pid)))
     }
 }
 
