@@ -75,12 +75,19 @@ pub fn write_offsets<'a>(
     path: &Path,
     offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, Offset)>,
 ) -> io::Result<()> {
+    atomic_file::write(path, format_offsets(offsets).as_bytes())
+}
+
+/// The text of an offset checkpoint.
+pub(crate) fn format_offsets<'a>(
+    offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, Offset)>,
+) -> String {
     let mut text = format!("0\n{}\n", offsets.len());
     for (TopicPartition { topic, partition }, offset) in offsets {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{topic} {partition} {offset}");
     }
-    atomic_file::write(path, text.as_bytes())
+    text
 }
 
 /// Parses the bytes of a `leader-epoch-checkpoint`.

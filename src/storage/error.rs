@@ -25,6 +25,13 @@ impl Fault {
     }
 }
 
+/// Whether the process, not the disk, is short of something: descriptors or memory. Ends by itself, too.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+    error.raw_os_error().is_some_and(|code| shortages.iter().any(|one| one.raw_os_error() == code))
+}
+
 /// Whether the error says that the disk, or the owner's share of it, is full.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -91,6 +91,19 @@ impl<V> Cache<V> {
         drop(removed);
     }
 
+    /// Forgets everything: the process has run out of descriptors.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let removed = {
+                let mut shard = shard.lock();
+                shard.places.clear();
+                shard.hand = 0;
+                std::mem::take(&mut shard.slots)
+            };
+            drop(removed);
+        }
+    }
+
     fn shard(&self, id: FileId) -> &Mutex<Shard<V>> {
         &self.shards[id.0 as usize % SHARD_COUNT]
     }

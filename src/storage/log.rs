@@ -338,16 +338,10 @@ impl Log {
         }
     }
 
-    /// Notes a fault: the directory goes offline, unless the disk is only full, or the data is at fault.
+    /// Notes a fault: the directory goes offline, unless the disk is only full, the process short of something, or
+    /// the data at fault.
     pub(crate) fn note_fault(&self, fault: &Fault) {
-        let is_data = fault.source.kind() == std::io::ErrorKind::InvalidData;
-        match fault.is_disk_full() {
-            true => self.directory.set_full(true),
-            false if is_data => {
-                tracing::error!(partition = %self.partition, %fault, source = %fault.source, "bad data")
-            }
-            false => self.directory.fail(fault),
-        }
+        self.directory.note_fault(fault);
     }
 
     /// Notes a fault of an append, and gives what its caller is told.

@@ -95,6 +95,17 @@ impl Log {
     fn try_create(options: &LogOptions, topic_id: Option<Uuid>) -> Result<Log, Fault> {
         let path = &options.path;
         fs::create_dir(path).context("create", path)?;
+        let created = Log::fill_new_directory(options, topic_id);
+        if created.is_err()
+            && let Err(error) = fs::remove_dir_all(path)
+        {
+            tracing::warn!(path = %path.display(), %error, "could not remove a log that could not be made");
+        }
+        created
+    }
+
+    fn fill_new_directory(options: &LogOptions, topic_id: Option<Uuid>) -> Result<Log, Fault> {
+        let path = &options.path;
         if let Some(topic_id) = topic_id {
             partition_metadata::write(path, topic_id).context("write", path)?;
         }
@@ -141,9 +152,9 @@ impl Log {
 }
 
 fn fail(options: &LogOptions, fault: Fault) -> LogError {
-    match fault.is_disk_full() {
-        true => options.directory.set_full(true),
-        false => options.directory.fail(&fault),
+    // A directory that is there already holds a log that could not be loaded; the others are none the worse for it.
+    if fault.source.kind() != io::ErrorKind::AlreadyExists {
+        options.directory.note_fault(&fault);
     }
     LogError::Fault(fault)
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     directory_lock::DirectoryLock,
     directory_name::{self, DirectoryKind},
-    error::{Fault, LogError},
+    error::LogError,
     log::Log,
     log_config::LogConfig,
     log_load::LogOptions,
@@ -171,6 +171,9 @@ pub struct LogManager {
     /// Held while directories are made, renamed and chosen.
     pub(crate) changing: Mutex<()>,
     pub(crate) schedule: Mutex<Schedule>,
+    /// Hashes of the checkpoints as they were last written: what has not changed is not written again.
+    pub(crate) written: Mutex<HashMap<PathBuf, u64>>,
+    pub(crate) hasher: std::hash::RandomState,
 }
 
 /// What a new log is wanted for.
@@ -427,14 +430,6 @@ impl LogManager {
             .filter(|log| std::ptr::eq(&**log.log_directory(), directory))
             .map(|log| log.size())
             .sum()
-    }
-}
-
-/// A fault that concerns a directory as a whole puts it offline.
-pub(crate) fn directory_fault(directory: &LogDirectory, fault: Fault) {
-    match fault.is_disk_full() {
-        true => directory.set_full(true),
-        false => directory.fail(&fault),
     }
 }
 

@@ -25,9 +25,7 @@ use crate::{
     error::{Context, Fault},
     log::Log,
     log_load::{Known, LogOptions},
-    log_manager::{
-        Checkpoints, Directory, LogManager, LogManagerOptions, Logs, StartError, directory_fault,
-    },
+    log_manager::{Checkpoints, Directory, LogManager, LogManagerOptions, Logs, StartError},
     maintenance::Schedule,
     shared::{LogDirectory, Shared},
 };
@@ -103,6 +101,8 @@ impl LogManager {
             logs: Mutex::new(logs),
             preferred: Mutex::new(HashMap::new()),
             changing: Mutex::new(()),
+            written: Mutex::new(HashMap::new()),
+            hasher: Default::default(),
         })
     }
 }
@@ -181,7 +181,7 @@ fn list_jobs(
     let names = match list_directories(path).context("list", path) {
         Ok(names) => names,
         Err(fault) => {
-            directory_fault(&directory.directory, fault);
+            directory.directory.note_fault(&fault);
             return Ok(());
         }
     };

@@ -216,3 +216,34 @@ fn too_large_a_batch_is_refused() {
     ));
     assert_eq!(log.end_offset(), Offset(0));
 }
+
+#[test]
+fn few_open_files_are_enough_for_many_segments() {
+    let folder = Folder::new();
+    let shared = crate::shared::Shared::with_files_max(1, 16);
+    let log = folder.create_with(small_segments(), shared.clone());
+    for number in 0..400 {
+        append(&log, Batch { timestamp: number, ..batch() }).unwrap();
+    }
+    let folder_of = |fd: &std::path::Path| std::fs::read_link(fd).unwrap_or_default();
+    let open = || {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap().map(|fd| fd.unwrap().path());
+        fds.filter(|fd| folder_of(fd).starts_with(folder.log_path())).count()
+    };
+    assert!(log.segment_count() > 70);
+    assert!(open() <= 16, "{}", open());
+    assert_eq!(read_all(&log, Offset(0), Offset(400)).len(), 400);
+    assert!(open() <= 16, "{}", open());
+    assert_eq!(log.offset_for_timestamp(Timestamp(200)).unwrap().unwrap().offset, Offset(200));
+    assert!(open() <= 16, "{}", open());
+}
+
+#[test]
+fn a_log_that_is_there_already_does_no_harm_to_its_directory() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.log_path()).unwrap();
+    let options = folder.options(LogConfig::default());
+    let directory = options.directory.clone();
+    assert!(crate::log::Log::create(options, None).is_err());
+    assert!(!directory.is_offline());
+}

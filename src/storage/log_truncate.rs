@@ -1,6 +1,6 @@
 //! Making a log shorter: from its end, as a follower must, and from its start, as retention and DeleteRecords do.
 
-use std::io;
+use std::{fs, io};
 
 use common::ids::{Offset, Timestamp};
 
@@ -11,11 +11,10 @@ use crate::{
     index::{self, Index},
     log::{Log, State, Writer},
     log_config::LogConfig,
-    log_files::create_log,
     producer_state::ProducerStates,
     scan::HeaderScan,
     segment::{IndexBuilder, Segment, SegmentView},
-    segment_files::{self, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX},
+    segment_files::{self, CLEANED, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX},
     transaction_index,
 };
 
@@ -67,15 +66,18 @@ impl Log {
     fn restart_at(&self, writer: &mut Writer, end: Offset, start: Offset) -> Result<(), Fault> {
         let path = self.path();
         let old = self.state.lock().segments.clone();
-        // Files are renamed before the new one is made, for it may have the name of one of them. A reader that finds
-        // a file gone waits for the writer, and looks again.
+        // The new file may have the name of an old one, so it is renamed when those are; it is made before, for that
+        // may fail on a full disk. A reader that finds a file gone waits for the writer, and looks again.
+        let name = path.join(segment_files::name(end, LOG));
+        let prepared = path.join(segment_files::name(end, LOG) + CLEANED);
+        fs::write(&prepared, []).context("create", &prepared)?;
         self.delete_segments(writer, &old);
         for offset in std::mem::take(&mut writer.snapshots) {
             let path = path.join(segment_files::name(offset, SNAPSHOT));
             atomic_file::remove_if_exists(&path).context("remove", path)?;
         }
-        let mut segment = Segment::new(&self.shared, end);
-        create_log(&self.shared.files, &path, &mut segment)?;
+        fs::rename(&prepared, name).context("rename", prepared)?;
+        let segment = Segment::new(&self.shared, end);
         let mut state = self.state.lock();
         state.segments = vec![segment];
         state.start = start.min(end);
@@ -148,8 +150,6 @@ impl Log {
             size = found.end();
         }
         let transactions = self.transactions_if_any(view)?;
-        file.set_len(size).context("truncate", view.path(LOG))?;
-        view.forget(shared);
         let mut segment = Segment::new(shared, view.base);
         let new = segment.view(&view.directory, true);
         let id = |number| FileId(new.id.0 + number);
@@ -162,6 +162,9 @@ impl Log {
             atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
             segment.has_transaction_index = true;
         }
+        // The last step that can fail: indexes that are shorter than the log do no harm.
+        file.set_len(size).context("truncate", view.path(LOG))?;
+        view.forget(shared);
         segment.size = size;
         segment.offsets = Index { stored: Some(builder.offsets.len() as u32), tail: Vec::new() };
         segment.times = Index { stored: Some(builder.times.len() as u32), tail: Vec::new() };

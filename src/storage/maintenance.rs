@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    hash::BuildHasher,
     path::PathBuf,
     sync::{
         Arc,
@@ -20,11 +21,12 @@ use common::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, write_offsets},
+    atomic_file,
+    checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, format_offsets},
     directory_lock::mark_clean_shutdown,
     error::Context,
     log::Log,
-    log_manager::{Directory, Intervals, LogManager, directory_fault},
+    log_manager::{Directory, Intervals, LogManager},
 };
 
 /// Before the first check of retention. Source: `LogManager.InitialTaskDelayMs`.
@@ -124,7 +126,7 @@ impl LogManager {
             let path = directory.path();
             let synced = File::open(path).and_then(|file| Ok(rustix::fs::syncfs(file)?));
             if let Err(fault) = synced.context("sync the file system of", path) {
-                directory_fault(directory, fault);
+                directory.note_fault(&fault);
             }
         }
     }
@@ -200,12 +202,15 @@ impl LogManager {
                 .filter_map(|log| offset(log).map(|offset| (log.partition(), offset)))
                 .collect();
             let path = directory.path().join(name);
-            let written = write_offsets(
-                &path,
-                offsets.iter().map(|(partition, offset)| (*partition, *offset)),
-            );
-            if let Err(fault) = written.context("write", path) {
-                directory_fault(directory, fault);
+            let text =
+                format_offsets(offsets.iter().map(|(partition, offset)| (*partition, *offset)));
+            let hash = self.hasher.hash_one(&text);
+            if self.written.lock().get(&path) == Some(&hash) {
+                continue;
+            }
+            match atomic_file::write(&path, text.as_bytes()).context("write", &path) {
+                Ok(()) => drop(self.written.lock().insert(path, hash)),
+                Err(fault) => directory.note_fault(&fault),
             }
         }
     }

@@ -12,7 +12,7 @@ use common::ids::{Offset, Timestamp};
 
 use crate::{
     atomic_file,
-    error::{Context, Fault},
+    error::{Context, Fault, is_shortage},
     file_cache::FileId,
     index::{self, Entries, Entry, Index, OffsetEntry, TimeEntry},
     mapped::Mapped,
@@ -115,7 +115,14 @@ impl SegmentView {
     pub(crate) fn log(&self, shared: &Shared) -> Result<Arc<File>, Fault> {
         shared.files.get(self.id, || {
             let path = self.path(LOG);
-            open_existing(&path).context("open", path)
+            let opened = open_existing(&path).or_else(|error| match is_shortage(&error) {
+                true => {
+                    shared.files.clear();
+                    open_existing(&path)
+                }
+                false => Err(error),
+            });
+            opened.context("open", path)
         })
     }
 

@@ -14,6 +14,7 @@ use common::topic::TopicPartition;
 use parking_lot::Mutex;
 
 use crate::{
+    error::{Fault, is_shortage},
     file_cache::{Cache, FileCache, FileId, open_files_max},
     mapped::Mapped,
     transaction_index::AbortedTransaction,
@@ -119,6 +120,19 @@ impl LogDirectory {
     /// Why it is offline.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
+    }
+
+    /// Notes a fault of one of its files: the directory goes offline, unless the disk is only full, the process short
+    /// of something, or the data at fault.
+    pub(crate) fn note_fault(&self, fault: &Fault) {
+        let is_data = fault.source.kind() == std::io::ErrorKind::InvalidData;
+        match fault.is_disk_full() {
+            true => self.set_full(true),
+            false if is_data || is_shortage(&fault.source) => {
+                tracing::error!(%fault, source = %fault.source, "operation failed");
+            }
+            false => self.fail(fault),
+        }
     }
 
     /// Takes the directory out of use. The first caller logs why.

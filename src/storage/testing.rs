@@ -46,7 +46,7 @@ impl Folder {
         self.folder.path().join("t-0")
     }
 
-    fn options(&self, config: LogConfig) -> LogOptions {
+    pub(crate) fn options(&self, config: LogConfig) -> LogOptions {
         LogOptions {
             partition: TopicPartition::new("t", 0),
             directory: LogDirectory::new(self.folder.path()),
@@ -59,6 +59,10 @@ impl Folder {
 
     pub(crate) fn create(&self, config: LogConfig) -> Log {
         Log::create(self.options(config), None).unwrap()
+    }
+
+    pub(crate) fn create_with(&self, config: LogConfig, shared: Arc<Shared>) -> Log {
+        Log::create(LogOptions { shared, ..self.options(config) }, None).unwrap()
     }
 
     pub(crate) fn open(&self, config: LogConfig, known: Known) -> Log {
