@@ -38,6 +38,8 @@ pub mod shared;
 pub mod transaction_index;
 
 #[cfg(test)]
+mod concurrency_tests;
+#[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
 mod golden_tests;
