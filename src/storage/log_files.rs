@@ -497,10 +497,13 @@ pub(crate) fn create_log(
     directory: &Path,
     segment: &mut Segment,
 ) -> Result<(), Fault> {
-    for extension in [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX] {
+    for extension in [TIME_INDEX, TRANSACTION_INDEX] {
         let path = directory.join(segment_files::name(segment.base, extension));
         atomic_file::remove_if_exists(&path).context("remove", path)?;
     }
+    // Kafka takes a missing offset index for damage, and recovers the segment.
+    let index = directory.join(segment_files::name(segment.base, OFFSET_INDEX));
+    fs::File::create(&index).context("create", index)?;
     let path = directory.join(segment_files::name(segment.base, LOG));
     let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path);
     files.insert(segment.id, Arc::new(file.context("create", path)?));

@@ -258,11 +258,11 @@ impl ProducerStates {
     pub(crate) fn check(&self, batch: &ProducerBatch, origin: Origin) -> Result<(), ProducerError> {
         let producer_id = batch.producer_id;
         let offset = batch.base_offset;
-        let Some(producer) = self.get(producer_id) else { return Ok(()) };
         if origin == Origin::Replication {
             return Ok(());
         }
-        let current = producer.epoch;
+        let known = self.get(producer_id);
+        let current = known.map_or(ProducerEpoch::NONE, |producer| producer.epoch);
         if batch.epoch < current {
             return Err(ProducerError::InvalidEpoch {
                 producer_id,
@@ -271,6 +271,7 @@ impl ProducerStates {
                 current,
             });
         }
+        let Some(producer) = known else { return Ok(()) };
         if let Some(marker) = batch.marker {
             if marker.coordinator_epoch < producer.coordinator_epoch {
                 return Err(ProducerError::CoordinatorFenced {
