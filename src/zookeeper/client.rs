@@ -2,8 +2,8 @@
 //! sees null data, and every operation of the server.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write as _};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,12 +13,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thiserror::Error;
 
+use crate::client_wire::{connect_any, connect_request, read_frame, write_frame};
 use crate::code::{Refusal, op, xid};
 use crate::data::{Acl, Id, Stat};
 use crate::jute::{JuteError, Reader, Write};
-
-/// The largest reply that is believed.
-const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Why an operation has no result.
 #[derive(Debug, Error)]
@@ -590,91 +588,6 @@ fn read_multi(reader: &mut Reader<'_>) -> Result<Vec<OpResult>, ClientError> {
             op::ERROR => OpResult::Failed(reader.int()?),
             op => return Err(ClientError::Answer(format!("unknown operation {op}"))),
         });
-    }
-}
-
-fn connect_any(hosts: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no server is named");
-    for host in hosts.split(',') {
-        let host = host.trim();
-        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:2181") };
-        let addresses = match host.to_socket_addrs() {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                last = error;
-                continue;
-            }
-        };
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(timeout))?;
-                    stream.set_write_timeout(Some(timeout))?;
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
-            }
-        }
-    }
-    Err(last)
-}
-
-fn connect_request(timeout: Duration, session: Option<&SessionKey>) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.int(0);
-    out.long(0);
-    out.int(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
-    match session {
-        Some(session) => {
-            out.long(session.id);
-            out.buffer(Some(&session.password));
-        }
-        None => {
-            out.long(0);
-            out.buffer(Some(&[0; 16]));
-        }
-    }
-    out.boolean(false);
-    out
-}
-
-fn write_frame(stream: &mut TcpStream, frame: &[u8]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(4 + frame.len());
-    bytes.buffer(Some(frame));
-    stream.write_all(&bytes)
-}
-
-/// Reads one frame; `idle` is called whenever nothing came for the stream's timeout.
-fn read_frame(
-    stream: &mut TcpStream,
-    buffer: &mut Vec<u8>,
-    idle: &mut dyn FnMut() -> io::Result<()>,
-) -> io::Result<Vec<u8>> {
-    loop {
-        if let Some(head) = buffer.first_chunk::<4>() {
-            let length = usize::try_from(i32::from_be_bytes(*head)).unwrap_or(usize::MAX);
-            if length > REPLY_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "frame too large"));
-            }
-            if buffer.len() >= 4 + length {
-                let rest = buffer.split_off(4 + length);
-                let frame = std::mem::replace(buffer, rest);
-                return Ok(frame[4..].to_vec());
-            }
-        }
-        let mut chunk = [0; 16 << 10];
-        match stream.read(&mut chunk) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => buffer.extend_from_slice(&chunk[..length]),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
-            {
-                idle()?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
     }
 }
 

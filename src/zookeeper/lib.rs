@@ -15,7 +15,9 @@ pub mod server;
 pub mod txn_log;
 pub mod untrusted;
 
+mod answers;
 mod auth;
+mod client_wire;
 mod connection;
 mod core;
 mod jute;
