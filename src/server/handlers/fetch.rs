@@ -58,7 +58,8 @@ struct Terms {
     replica: BrokerId,
     read_committed: bool,
     bytes_min: usize,
-    bytes_max: usize,
+    /// Below zero, as a client may send it, the first partition that is read fails.
+    bytes_max: i64,
     /// Versions before 3 keep to the limits even where not one batch fits.
     hard_limit: bool,
     /// The format of a client that reads no record batches.
@@ -84,6 +85,10 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchReq
             return Step::Reply(Response::of_pieces(encode(&ctx, response)));
         }
     };
+    let no_such_isolation = terms.version >= 4 && !matches!(request.isolation_level, 0 | 1);
+    if no_such_isolation && context.targets().iter().any(|(key, _)| is_known(broker, key)) {
+        return Step::Reply(fail_whole(&ctx, &request, ErrorCode::UnknownServerError));
+    }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let pass = read_all(broker, &context, terms);
     if pass.must_answer
@@ -101,19 +106,57 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchReq
     Step::Wait { overlap: true, reply: Box::pin(reply) }
 }
 
+fn is_known(broker: &Broker, key: &PartitionKey) -> bool {
+    let snapshot = broker.metadata.load();
+    match &key.topic {
+        TopicKey::Name(name) => snapshot.partition(name, key.partition).is_some(),
+        TopicKey::Id(id) => snapshot
+            .topic_by_id(*id)
+            .is_some_and(|topic| snapshot.partition(&topic.name, key.partition).is_some()),
+    }
+}
+
+/// The request fails as a whole: told once, and for old clients at every partition. Source: `FetchRequest.getErrorResponse`.
+fn fail_whole(ctx: &RequestContext, request: &FetchRequest, error: ErrorCode) -> Response {
+    let named = if ctx.api_version < TOPIC_IDS { &request.topics[..] } else { &[] };
+    let topics = named.iter().map(|topic| {
+        let refused = topic.partitions.iter().map(|asked| refused(asked.partition, error));
+        TopicAnswer {
+            name: topic.topic.as_str().into(),
+            id: Uuid::ZERO,
+            partitions: refused.collect(),
+        }
+    });
+    let response = FetchResponse {
+        error: Some(error),
+        session_id: request.session_id,
+        topics: topics.collect(),
+        ..FetchResponse::default()
+    };
+    Response::of_pieces(encode(ctx, response))
+}
+
+/// An error without records, not even empty ones: how Kafka answers where it does not get as far as reading.
+fn refused(partition: i32, error: ErrorCode) -> PartitionAnswer {
+    PartitionAnswer {
+        records: Records::Null,
+        aborted_transactions: Some(Vec::new()),
+        ..PartitionAnswer::failed(partition, error)
+    }
+}
+
 fn terms(broker: &Broker, ctx: &RequestContext, request: &FetchRequest) -> Terms {
     let version = ctx.api_version;
     let replica = if version >= 15 { request.replica_state.replica_id } else { request.replica_id };
-    let limit = usize::try_from(broker.config.fetch_max_bytes).unwrap_or(0);
-    let clamp = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
+    let limit = i64::from(broker.config.fetch_max_bytes);
     let from_follower = replica.0 >= 0;
-    let asked = if version < 3 { usize::MAX } else { clamp(request.max_bytes) };
+    let asked = i64::from(if version < 3 { i32::MAX } else { request.max_bytes });
     // Only consumers are bounded by `fetch.max.bytes`.
     let bytes_max = if from_follower { asked } else { asked.min(limit) };
     Terms {
         replica: BrokerId(replica.0),
         read_committed: version >= 4 && request.isolation_level == 1,
-        bytes_min: clamp(request.min_bytes).min(bytes_max),
+        bytes_min: usize::try_from(i64::from(request.min_bytes).min(bytes_max)).unwrap_or(0),
         bytes_max,
         hard_limit: version <= 2,
         old_format: match version {
@@ -141,9 +184,9 @@ fn begin(
     for topic in &request.topics {
         for asked in &topic.partitions {
             let target = FetchTarget {
-                current_leader_epoch: LeaderEpoch(asked.current_leader_epoch),
+                current_leader_epoch: epoch(asked.current_leader_epoch),
                 fetch_offset: Offset(asked.fetch_offset),
-                last_fetched_epoch: LeaderEpoch(asked.last_fetched_epoch),
+                last_fetched_epoch: epoch(asked.last_fetched_epoch),
                 log_start_offset: Offset(asked.log_start_offset),
                 max_bytes: asked.partition_max_bytes,
             };
@@ -166,6 +209,11 @@ fn begin(
         from_follower: terms.replica.0 >= 0,
     };
     broker.fetch_sessions.begin(session, targets, &forgotten, clock::now())
+}
+
+/// Any number below zero stands for none. Source: `FetchRequest.optionalEpoch`.
+fn epoch(number: i32) -> LeaderEpoch {
+    LeaderEpoch(number.max(LeaderEpoch::NONE.0))
 }
 
 /// A partition that is named twice is answered once: in the first one's place, as the last one asks.
@@ -196,7 +244,9 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
         hosted: Vec::with_capacity(targets.len()),
     };
     for (key, target) in targets {
-        let left = terms.bytes_max.saturating_sub(pass.bytes);
+        let taken = i64::try_from(pass.bytes).unwrap_or(i64::MAX);
+        let is_first = pass.hosted.is_empty();
+        let left = if is_first { terms.bytes_max } else { (terms.bytes_max - taken).max(0) };
         let first = pass.bytes == 0 && !terms.hard_limit;
         let mut unreadable = None;
         let answer = match hosted(broker, key) {
@@ -212,8 +262,7 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
         pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
         pass.bytes += answer.records.len();
         if let Some(error) = unreadable {
-            answer = PartitionAnswer::failed(key.partition, error);
-            answer.records = Records::Null;
+            answer = refused(key.partition, error);
         }
         pass.answers.push(answer);
     }
@@ -233,6 +282,11 @@ fn hosted(broker: &Broker, key: &PartitionKey) -> Result<Arc<Partition>, ErrorCo
             Ok(partition)
         }
     }
+}
+
+/// Whether a partition is refused before it is looked for among those that are here: Kafka puts these answers last.
+fn is_unknown(error: ErrorCode) -> bool {
+    matches!(error, ErrorCode::UnknownTopicId | ErrorCode::UnknownTopicOrPartition)
 }
 
 /// Why a client of this version may not read the partition at all, whatever is in it.
@@ -256,6 +310,9 @@ fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -
     let renamed = error == ErrorCode::KafkaStorageError && version < STORAGE_ERROR;
     let error = if renamed { ErrorCode::NotLeaderOrFollower } else { error };
     let mut answer = PartitionAnswer::failed(key.partition, error);
+    if is_unknown(error) {
+        answer.aborted_transactions = Some(Vec::new());
+    }
     let moved = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
     if moved && version >= 16 {
         let name = match &key.topic {
@@ -274,7 +331,7 @@ fn read(
     index: i32,
     target: &FetchTarget,
     terms: Terms,
-    left: usize,
+    left: i64,
     first: bool,
 ) -> Result<PartitionAnswer, ErrorCode> {
     let from_follower = terms.replica.0 >= 0;
@@ -316,7 +373,13 @@ fn read(
     } else {
         answer.high_watermark
     };
-    let limit = left.min(usize::try_from(target.max_bytes).unwrap_or(0));
+    let limit = left.min(i64::from(target.max_bytes));
+    let may_read = (answer.log_start_offset..up_to).contains(&target.fetch_offset);
+    if limit < 0 && may_read {
+        // Kafka fails on the number, where it comes to use it.
+        return Err(ErrorCode::UnknownServerError);
+    }
+    let limit = usize::try_from(limit).unwrap_or(0);
     let read = log.read(target.fetch_offset, limit, first, up_to);
     let read = read.map_err(|error| errors::of_log(&error))?;
     if from_follower {
@@ -419,10 +482,11 @@ fn finish(broker: &Broker, ctx: &RequestContext, context: &FetchContext, pass: P
         Ok(sent) => {
             response.session_id = sent.session_id;
             let answers = context.targets().iter().zip(pass.answers).zip(sent.send);
-            for (((key, _), answer), send) in answers {
-                if send {
-                    put(&mut response.topics, key, answer);
-                }
+            let sent = answers.filter(|(_, send)| *send).map(|(answer, _)| answer);
+            let (unknown, known): (Vec<_>, Vec<_>) =
+                sent.partition(|(_, answer)| is_unknown(answer.error));
+            for ((key, _), answer) in known.into_iter().chain(unknown) {
+                put(&mut response.topics, key, answer);
             }
         }
     }
