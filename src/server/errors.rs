@@ -2,7 +2,8 @@
 
 use common::{error_code::ErrorCode, topic::TopicPartition};
 use record::{
-    convert::ConvertError, produce_version::ProduceVersionError, validate::ValidationError,
+    batch::BatchError, convert::ConvertError, produce_version::ProduceVersionError,
+    validate::ValidationError,
 };
 use replication::partition::{AccessError, ProduceError};
 use storage::{
@@ -11,7 +12,7 @@ use storage::{
 };
 
 /// Why a partition's records are refused, as the answer tells it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub code: ErrorCode,
     /// Kafka's text; most codes come without one.
@@ -57,6 +58,11 @@ pub(crate) fn of_conversion(error: &ConvertError) -> ErrorCode {
         ConvertError::Zstd => ErrorCode::UnsupportedCompressionType,
         ConvertError::Batch(_) | ConvertError::Records(_) => ErrorCode::CorruptMessage,
     }
+}
+
+/// Records whose first batch cannot be read at all.
+pub(crate) fn of_unreadable_batch(error: BatchError) -> Refusal {
+    Refusal { message: Some(error.to_string()), ..Refusal::of(ErrorCode::CorruptMessage) }
 }
 
 /// Records that the version of a produce request may not carry.

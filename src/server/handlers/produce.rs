@@ -1,7 +1,11 @@
 //! Produce (API key 0): appends record batches to the partitions led here.
 //! Source: `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use common::{
@@ -19,7 +23,8 @@ use kafka_protocol::messages::{
 };
 use network::service::{Response, Step};
 use record::{
-    batch::Batches,
+    batch::{BatchError, Batches, LOG_OVERHEAD},
+    entry::LENGTH_UP_TO_MAGIC,
     produce_version,
     validate::{self, Rules, Work},
 };
@@ -57,25 +62,20 @@ struct Written {
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
     let acks = request.acks;
     let mut outcomes = Vec::new();
-    let transactional = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
-    let refused = transactional
-        .filter_map(|data| data.records.as_ref())
-        .any(|records| request.transactional_id.is_none() && has_transactional(records));
-    for (number, topic) in request.topic_data.iter().enumerate() {
-        for data in &topic.partition_data {
-            let mut outcome = Outcome {
-                topic: number,
-                index: data.index,
-                result: Err(Refusal::of(ErrorCode::TransactionalIdAuthorizationFailed)),
-                log_start_offset: Offset::NONE,
-            };
-            if !refused {
-                append(broker, &ctx, acks, &topic.name, data, &mut outcome);
-            }
-            outcomes.push(outcome);
+    let refused = refusal_of_all(&request);
+    let (names, named) = without_repeats(&request);
+    for (topic, data) in named {
+        let mut outcome = Outcome {
+            topic,
+            index: data.index,
+            result: Err(refused.clone().unwrap_or(Refusal::of(ErrorCode::None))),
+            log_start_offset: Offset::NONE,
+        };
+        if refused.is_none() {
+            append(broker, &ctx, acks, &names[topic], data, &mut outcome);
         }
+        outcomes.push(outcome);
     }
-    let names: Vec<TopicName> = request.topic_data.into_iter().map(|topic| topic.name).collect();
     if acks == 0 {
         return finish_without_reply(&ctx, &names, &outcomes);
     }
@@ -91,8 +91,66 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceR
     Step::Wait { overlap: true, reply: Box::pin(wait) }
 }
 
-fn has_transactional(records: &Bytes) -> bool {
-    Batches::new(records).flatten().any(|batch| batch.header.is_transactional)
+/// Why nothing of the request is looked at: the first batch of each partition is asked whether it is transactional, and
+/// one that cannot be asked fails them all. Source: `RequestUtils.hasTransactionalRecords`.
+fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
+    let all = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    for records in all.filter_map(|data| data.records.as_ref()) {
+        match Batches::new(records).next() {
+            Some(Ok(batch)) if batch.header.is_transactional => {
+                let unnamed = request.transactional_id.is_none();
+                let error = ErrorCode::TransactionalIdAuthorizationFailed;
+                return unnamed.then(|| Refusal::of(error));
+            }
+            Some(Err(error @ (BatchError::SizeBelowMinimum(_) | BatchError::Magic(_)))) => {
+                return Some(errors::of_unreadable_batch(error));
+            }
+            None if claims_too_much(records) => {
+                return Some(Refusal::of(ErrorCode::UnknownServerError));
+            }
+            Some(Ok(_) | Err(_)) | None => {}
+        }
+    }
+    None
+}
+
+/// Whether the size of the first batch is so large that Kafka's arithmetic on it fails.
+fn claims_too_much(records: &Bytes) -> bool {
+    let size: Option<&[u8; 4]> = records.get(8..LOG_OVERHEAD).and_then(<[u8]>::first_chunk);
+    let is_whole = records.len() >= LENGTH_UP_TO_MAGIC;
+    let too_much = |size: &[u8; 4]| i32::from_be_bytes(*size) > i32::MAX - LOG_OVERHEAD as i32;
+    is_whole && size.is_some_and(too_much)
+}
+
+/// The topics and their partitions, each once: the records that are named last are the ones that count.
+fn without_repeats(
+    request: &ProduceRequest,
+) -> (Vec<TopicName>, Vec<(usize, &PartitionProduceData)>) {
+    let mut names: Vec<TopicName> = Vec::with_capacity(request.topic_data.len());
+    let mut named: Vec<(usize, &PartitionProduceData)> = Vec::new();
+    if let [topic] = &request.topic_data[..]
+        && let [data] = &topic.partition_data[..]
+    {
+        return (vec![topic.name.clone()], vec![(0, data)]);
+    }
+    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    let mut topics: HashMap<&str, usize> = HashMap::new();
+    for topic in &request.topic_data {
+        let number = *topics.entry(&topic.name).or_insert(names.len());
+        if number == names.len() {
+            names.push(topic.name.clone());
+        }
+        for data in &topic.partition_data {
+            match places.entry((number, data.index)) {
+                Entry::Occupied(place) => named[*place.get()].1 = data,
+                Entry::Vacant(place) => {
+                    place.insert(named.len());
+                    named.push((number, data));
+                }
+            }
+        }
+    }
+    (names, named)
 }
 
 fn is_decided(outcome: &Outcome) -> bool {
@@ -248,6 +306,7 @@ fn reply(
         }
         topics[outcome.topic].partition_responses.push(answer);
     }
+    topics.retain(|topic| !topic.partition_responses.is_empty());
     let mut response = ProduceResponse::default().with_responses(topics);
     if !leaders.is_empty() {
         response.node_endpoints = handlers::node_endpoints(broker, ctx, &leaders)
