@@ -181,8 +181,9 @@ impl Side {
             }
         }
         if api == ApiKey::Fetch {
+            let failed = answer.get("error_code").is_none_or(|code| code.as_text() != "0");
             let id = answer.get("session_id").and_then(|id| id.as_text().parse().ok());
-            if let Some(id) = id.filter(|id| *id != 0) {
+            if let Some(id) = id.filter(|_| !failed) {
                 self.session_id.set(id);
             }
         }

@@ -84,7 +84,7 @@ fn of_config(name: &'static str, before: fn(&Names, i16) -> Vec<Step>) -> Scenar
         after: fetched,
         skip: |path, value| {
             // Only records are of interest here; those of random producers are the first scenario's.
-            !ends(path, "Records") || matches!(value, Value::Verbatim(_))
+            !ends(path, "Records") || matches!(value, Value::Verbatim(_) | Value::Null)
         },
         ..Scenario::new(ApiKey::Produce, name, |names, version| produce_body(names, version, 1))
     }
@@ -106,6 +106,7 @@ fn producing() -> Vec<Scenario> {
                 let text = |name: String| Value::Text(name);
                 vec![Extra { field: "Name", values: vec![text(names.world("orders"))] }]
             },
+            skip: |path, value| ends(path, "Records") && *value == Value::Null,
             ..Scenario::new(ApiKey::Produce, "acks=all", |names, version| {
                 produce_body(names, version, -1)
             })
@@ -292,8 +293,13 @@ fn fetching() -> Vec<Scenario> {
             after: |names, version| {
                 let mut body = fetch_body(names, &[]);
                 body["SessionId"] = json!("session");
-                body["SessionEpoch"] = json!(2);
-                vec![Step { api: ApiKey::Fetch, version, body }]
+                let step = |epoch: i32| {
+                    let mut body = body.clone();
+                    body["SessionEpoch"] = json!(epoch);
+                    Step { api: ApiKey::Fetch, version, body }
+                };
+                // The last one ends it, so that there is room for the next.
+                vec![step(2), step(-1)]
             },
             skip: |path, _| {
                 let session = ["Session", "Forgotten", "Topics", "ReplicaId"];
