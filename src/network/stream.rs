@@ -3,9 +3,10 @@
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -47,5 +48,26 @@ impl Stream {
             }
             Stream::Tls(stream) => pin!(stream.read_buf(buffer)).poll(context),
         }
+    }
+
+    /// Ends our side, and throws away what the peer still sends until it ends its own: a socket that is closed with
+    /// bytes unread resets the connection, and the peer loses answers that it had not read yet.
+    pub(crate) async fn linger(&mut self, at_most: Duration) {
+        let ended = async {
+            let mut ignored = [0; 4096];
+            match self {
+                Stream::Plain(socket) => {
+                    socket.shutdown().await?;
+                    while socket.read(&mut ignored).await? > 0 {}
+                }
+                Stream::Tls(stream) => {
+                    stream.shutdown().await?;
+                    while stream.read(&mut ignored).await? > 0 {}
+                }
+            }
+            Ok::<_, io::Error>(())
+        };
+        // However it ends, the socket is closed next.
+        let _ = tokio::time::timeout(at_most, ended).await;
     }
 }

@@ -34,6 +34,9 @@ const STARTS_PER_TURN: usize = 32;
 /// Parts of a long answer that are sent before other tasks get the thread.
 const SENDS_PER_TURN: usize = 8;
 
+/// How long a drained connection waits for the peer to read its last answers and to end its side.
+const LINGER: Duration = Duration::from_millis(500);
+
 /// A connection that is silent this long gives its buffer back.
 const BUFFER_KEPT: Duration = Duration::from_secs(1);
 
@@ -142,6 +145,9 @@ pub(crate) async fn run(
         Err(end) => end,
     };
     task.log(&end);
+    if matches!(end, End::Drained) {
+        stream.linger(LINGER).await;
+    }
     drop(stream);
     drop(registered);
     let starts_the_rest = matches!(end, End::Disconnected(_));
