@@ -1,4 +1,8 @@
-//! Log directories: segments, indexes, recovery, retention.
+//! Log directories: segments, indexes, recovery, retention. Files are Kafka's, byte for byte.
+//!
+//! Begin with `log_manager::LogManager`, which holds the logs of all directories, and `log::Log`, one partition's.
+//! What a log does is spread over `log_load` and `log_recover` (opening), `log_append`, `log_read`, `log_truncate`
+//! (both ends) and `log_files` (new segments, flushes, closing). Threads only: whoever calls waits for the disk.
 
 mod atomic_file;
 mod batch_reader;
@@ -47,6 +51,8 @@ mod golden_tests;
 mod log_manager_tests;
 #[cfg(test)]
 mod log_tests;
+#[cfg(test)]
+mod preallocate_tests;
 #[cfg(test)]
 mod retention_tests;
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct LogConfig {
     pub compact: bool,
     /// `max.compaction.lag.ms`.
     pub max_compaction_lag_ms: i64,
+    /// `preallocate`: a new segment reserves all its blocks at once.
+    pub preallocate: bool,
     /// `producer.id.expiration.ms`, of the broker.
     pub producer_id_expiration_ms: i64,
     /// Producers remembered at most.
@@ -58,6 +60,7 @@ impl Default for LogConfig {
             delete: true,
             compact: false,
             max_compaction_lag_ms: i64::MAX,
+            preallocate: false,
             producer_id_expiration_ms: DAY_MS,
             producers_max: PRODUCERS_PER_LOG_MAX,
         }

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use common::ids::{Offset, Timestamp};
+use rustix::fs::FallocateFlags;
 
 use crate::{
     atomic_file, checkpoint,
@@ -10,6 +11,7 @@ use crate::{
     file_cache::FileId,
     leader_epochs::LEADER_EPOCH_FILE,
     log::{Active, Log, Writer},
+    log_config::LogConfig,
     partition_metadata, producer_snapshot,
     scan::{HeaderScan, read_batch},
     segment::{Segment, SegmentView},
@@ -57,7 +59,7 @@ impl Log {
         };
         let path = self.path();
         let mut segment = Segment::new(&self.shared, base);
-        create_log(&self.shared.files, &path, &mut segment)?;
+        create_log(&self.shared.files, &path, &mut segment, &self.config())?;
         writer.directory_dirty = true;
         let removed = {
             let mut state = self.state.lock();
@@ -88,6 +90,18 @@ impl Log {
         Ok(())
     }
 
+    /// Gives back what was reserved for the active segment and is not used. Source: `preallocate`.
+    fn give_back_preallocated(&self) -> Result<(), Fault> {
+        if !self.config().preallocate {
+            return Ok(());
+        }
+        let view = {
+            let state = self.state.lock();
+            state.active().view(&state.path, true)
+        };
+        view.log(&self.shared)?.set_len(view.size).context("cut off", view.path(LOG))
+    }
+
     /// Ends the active segment: its largest timestamp enters the time index, and the indexes are written.
     fn seal(&self, writer: &mut Writer) -> Result<(), Fault> {
         self.load_active(writer)?;
@@ -112,6 +126,7 @@ impl Log {
             let active = state.active();
             (state.path.clone(), active.base, active.offsets.len(), active.times.len())
         };
+        self.give_back_preallocated()?;
         // Kafka expects the files, even without entries.
         for (extension, count) in [(OFFSET_INDEX, offsets), (TIME_INDEX, times)] {
             if count == 0 {
@@ -496,6 +511,7 @@ pub(crate) fn create_log(
     files: &crate::file_cache::FileCache,
     directory: &Path,
     segment: &mut Segment,
+    config: &LogConfig,
 ) -> Result<(), Fault> {
     for extension in [TIME_INDEX, TRANSACTION_INDEX] {
         let path = directory.join(segment_files::name(segment.base, extension));
@@ -506,6 +522,14 @@ pub(crate) fn create_log(
     fs::File::create(&index).context("create", index)?;
     let path = directory.join(segment_files::name(segment.base, LOG));
     let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path);
-    files.insert(segment.id, Arc::new(file.context("create", path)?));
+    let file = file.context("create", &path)?;
+    if config.preallocate {
+        // The size stays 0, so that a crash leaves no zeros behind; only the blocks are reserved.
+        let size = u64::from(config.segment_bytes);
+        rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, size)
+            .map_err(std::io::Error::from)
+            .context("preallocate", path)?;
+    }
+    files.insert(segment.id, Arc::new(file));
     Ok(())
 }

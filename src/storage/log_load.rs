@@ -110,7 +110,7 @@ impl Log {
             partition_metadata::write(path, topic_id).context("write", path)?;
         }
         let mut segment = Segment::new(&options.shared, Offset::ZERO);
-        create_log(&options.shared.files, path, &mut segment)?;
+        create_log(&options.shared.files, path, &mut segment, &options.config)?;
         // The descriptor is needed by the first append, which may be long in coming.
         segment.view(&Arc::from(&**path), true).forget(&options.shared);
         let loader = Loader::new(options, Known::default());
@@ -199,7 +199,7 @@ impl<'a> Loader<'a> {
         let end = end.max(checkpoint_start);
         if self.segments.is_empty() {
             let mut segment = Segment::new(&self.options.shared, checkpoint_start);
-            create_log(&self.options.shared.files, &self.path, &mut segment)?;
+            create_log(&self.options.shared.files, &self.path, &mut segment, &self.options.config)?;
             self.changed = true;
             self.segments.push(segment);
         }

@@ -47,6 +47,8 @@ pub struct LogManagerOptions {
 /// How often maintenance does what, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
+    /// `log.initial.task.delay.ms`: before the first of retention, flush and checkpoints.
+    pub initial_delay_ms: i64,
     /// `log.retention.check.interval.ms`.
     pub retention_check_ms: i64,
     /// `log.flush.scheduler.interval.ms`.
@@ -65,6 +67,7 @@ impl Default for Intervals {
     /// Kafka's defaults.
     fn default() -> Intervals {
         Intervals {
+            initial_delay_ms: 30_000,
             retention_check_ms: 300_000,
             flush_check_ms: i64::MAX,
             recovery_point_checkpoint_ms: 60_000,

@@ -29,8 +29,6 @@ use crate::{
     log_manager::{Directory, Intervals, LogManager},
 };
 
-/// Before the first check of retention. Source: `LogManager.InitialTaskDelayMs`.
-const INITIAL_DELAY_MS: i64 = 30_000;
 /// With more logs than this to be synced at once, their whole file system is synced instead.
 const SYNC_EACH_MAX: usize = 64;
 /// How often the background thread looks for work.
@@ -51,10 +49,10 @@ impl Schedule {
     pub(crate) fn new(intervals: &Intervals, now: Timestamp) -> Schedule {
         let after = |delay_ms: i64| Timestamp(now.0.saturating_add(delay_ms));
         Schedule {
-            retention: after(INITIAL_DELAY_MS),
-            flush: after(INITIAL_DELAY_MS.max(intervals.flush_check_ms)),
-            recovery_points: after(INITIAL_DELAY_MS),
-            log_starts: after(INITIAL_DELAY_MS),
+            retention: after(intervals.initial_delay_ms),
+            flush: after(intervals.initial_delay_ms.max(intervals.flush_check_ms)),
+            recovery_points: after(intervals.initial_delay_ms),
+            log_starts: after(intervals.initial_delay_ms),
             high_watermarks: after(intervals.high_watermark_checkpoint_ms),
             producers: after(intervals.producer_check_ms),
         }

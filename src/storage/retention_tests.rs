@@ -269,3 +269,70 @@ fn more_producers_than_allowed_are_forgotten_from_the_oldest_on() {
     }
     assert!(log.producers().iter().any(|one| one.producer_id.0 == 49));
 }
+
+/// A log of several segments that was stopped cleanly; their bases.
+fn stopped_log(folder: &Folder) -> Vec<i64> {
+    let log = folder.create(small_segments());
+    fill(&log, 25);
+    log.close(true).unwrap();
+    bases(&log)
+}
+
+#[test]
+fn a_replacement_of_segments_that_was_interrupted_is_finished() {
+    for clean in [true, false] {
+        let folder = Folder::new();
+        let before = stopped_log(&folder);
+        let file =
+            |base: i64, extension: &str| folder.log_path().join(format!("{base:020}{extension}"));
+        // Compaction had merged the first two segments, and was about to take the old ones out of use.
+        let merged =
+            [before[0], before[1]].map(|base| std::fs::read(file(base, ".log")).unwrap()).concat();
+        std::fs::write(file(before[0], ".log.swap"), &merged).unwrap();
+        std::fs::write(file(before[0], ".index.swap"), []).unwrap();
+        std::fs::rename(file(before[1], ".index"), file(before[1], ".index.deleted")).unwrap();
+        let known = crate::log_load::Known { clean, ..Default::default() };
+        let log = folder.open(small_segments(), known);
+        assert_eq!(bases(&log), [&before[..1], &before[2..]].concat());
+        assert_eq!(log.views().0[0].size, merged.len() as u64);
+        assert_eq!(read_all(&log, Offset(0), Offset(25)).len(), 25);
+        assert_eq!(log.offset_for_timestamp(Timestamp(1003)).unwrap().unwrap().offset, Offset(3));
+        let is_left = |name: &String| name.ends_with(".swap") || name.ends_with(".deleted");
+        assert!(!folder.file_names().iter().any(is_left));
+    }
+}
+
+#[test]
+fn a_replacement_of_segments_that_was_not_ready_is_given_up() {
+    let folder = Folder::new();
+    let before = stopped_log(&folder);
+    let file =
+        |base: i64, extension: &str| folder.log_path().join(format!("{base:020}{extension}"));
+    // A split had made one of its parts ready, and not yet the one before it.
+    std::fs::write(file(before[1], ".log.swap"), b"a part").unwrap();
+    std::fs::write(file(before[0], ".log.cleaned"), b"another part").unwrap();
+    std::fs::write(file(before[2], ".snapshot.deleted"), b"old").unwrap();
+    std::fs::write(file(7777, ".index"), b"of no log").unwrap();
+    let log = folder.open_clean(small_segments());
+    assert_eq!(bases(&log), before);
+    assert_eq!(read_all(&log, Offset(0), Offset(25)).len(), 25);
+    let is_left = |name: &String| {
+        [".swap", ".cleaned", ".deleted"].iter().any(|end| name.ends_with(end))
+            || name.contains("7777")
+    };
+    assert!(!folder.file_names().iter().any(is_left), "{:?}", folder.file_names());
+}
+
+#[test]
+fn a_start_beyond_the_end_begins_the_log_there() {
+    let folder = Folder::new();
+    stopped_log(&folder);
+    // Without leader epochs nothing speaks against the checkpoint: the segments were lost.
+    std::fs::remove_file(folder.log_path().join("leader-epoch-checkpoint")).unwrap();
+    let known =
+        crate::log_load::Known { clean: true, start: Some(Offset(40)), ..Default::default() };
+    let log = folder.open(small_segments(), known);
+    assert_eq!((log.start_offset(), log.end_offset()), (Offset(40), Offset(40)));
+    append(&log, batch()).unwrap();
+    assert_eq!(read_all(&log, Offset(40), Offset(41)), [(40, 40)]);
+}
