@@ -11,63 +11,77 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::Connection;
 use crate::quotas::TooManyConnections;
 use crate::server::{ListenerConfig, Shared};
-use crate::task;
+use crate::task::{self, Accepted};
+use crate::traffic::{Counted, Traffic};
 
 /// How long to wait when the system has no descriptor or memory for one more connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs until told to stop. A connection that has to wait for a slot keeps those after it in the backlog, as in Kafka.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    index: usize,
-    config: ListenerConfig,
-    shared: Arc<Shared>,
-    stopping: CancellationToken,
-) {
-    let name: Arc<str> = config.name.as_str().into();
-    let tls = config.tls.clone().map(tokio_rustls::TlsAcceptor::from);
-    let accept_one = async || {
-        let (socket, peer) = listener.accept().await?;
-        shared.quotas.wait_for_slot(index).await;
-        Ok::<_, io::Error>((socket, peer))
-    };
-    loop {
-        let accepted = tokio::select! {
-            () = stopping.cancelled() => return,
-            accepted = accept_one() => accepted,
+/// One listener.
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    /// Its number in the quotas.
+    pub(crate) index: usize,
+    pub(crate) config: ListenerConfig,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
+impl Acceptor {
+    /// Runs until told to stop. A connection that has to wait for a slot keeps those after it in the backlog, as in Kafka.
+    pub(crate) async fn run(self, stopping: CancellationToken) {
+        let Acceptor { listener, index, config, shared, traffic } = self;
+        let name: Arc<str> = config.name.as_str().into();
+        let tls = config.tls.clone().map(tokio_rustls::TlsAcceptor::from);
+        let accept_one = async || {
+            let (socket, peer) = listener.accept().await?;
+            shared.quotas.wait_for_slot(index).await;
+            Ok::<_, io::Error>((socket, peer))
         };
-        let (socket, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::error!(listener = %name, %error, "Error while accepting connection");
-                tokio::time::sleep(PAUSE).await;
-                continue;
+        loop {
+            let accepted = tokio::select! {
+                () = stopping.cancelled() => return,
+                accepted = accept_one() => accepted,
+            };
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::error!(listener = %name, %error, "Error while accepting connection");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let local = match configure(&socket, shared.config.send_buffer_bytes) {
+                Ok(local) => local,
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "closing a connection that cannot be configured");
+                    continue;
+                }
+            };
+            let connection_index = shared.quotas.next_index();
+            let connection = Arc::new(Connection::new(
+                canonical(local),
+                canonical(peer),
+                connection_index,
+                Arc::clone(&name),
+                config.security_protocol,
+            ));
+            match shared.quotas.register(index, &connection, connection_index) {
+                Ok(registered) => {
+                    let accepted = Accepted {
+                        socket,
+                        tls: tls.clone(),
+                        connection,
+                        registered,
+                        counted: Counted::new(Arc::clone(&traffic)),
+                    };
+                    tokio::spawn(task::run(accepted, Arc::clone(&shared)));
+                }
+                Err(TooManyConnections { count_max }) => tracing::info!(
+                    "Rejected connection from {}, address already has the configured maximum of {count_max} connections.",
+                    crate::connection::JavaHost(connection.peer.ip()),
+                ),
             }
-        };
-        let local = match configure(&socket, shared.config.send_buffer_bytes) {
-            Ok(local) => local,
-            Err(error) => {
-                tracing::debug!(%peer, %error, "closing a connection that cannot be configured");
-                continue;
-            }
-        };
-        let connection_index = shared.quotas.next_index();
-        let connection = Arc::new(Connection::new(
-            canonical(local),
-            canonical(peer),
-            connection_index,
-            Arc::clone(&name),
-            config.security_protocol,
-        ));
-        match shared.quotas.register(index, &connection, connection_index) {
-            Ok(registered) => {
-                let (shared, tls) = (Arc::clone(&shared), tls.clone());
-                tokio::spawn(task::run(socket, tls, connection, registered, shared));
-            }
-            Err(TooManyConnections { count_max }) => tracing::info!(
-                "Rejected connection from {}, address already has the configured maximum of {count_max} connections.",
-                crate::connection::JavaHost(connection.peer.ip()),
-            ),
         }
     }
 }

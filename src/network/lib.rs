@@ -8,9 +8,11 @@ pub mod connection;
 mod frames;
 mod output;
 pub mod quotas;
+mod request_memory;
 pub mod server;
 pub mod service;
 mod stream;
 mod task;
 #[cfg(test)]
 mod tests;
+mod traffic;

@@ -50,11 +50,20 @@ impl ColdReads {
     }
 }
 
+/// Counts of what went out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
+    pub(crate) responses: u64,
+}
+
 type ColdRead = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// What is to be sent, in order.
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
+    /// What went out since it was last asked.
+    sent: Sent,
     /// The end of what is known to be in the page cache of the file at the front.
     warm_until: u64,
     cold_reads: ColdReads,
@@ -65,7 +74,14 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(cold_reads: ColdReads) -> Output {
-        Output { pieces: VecDeque::new(), warm_until: 0, cold_reads, cold_read: None, behind: None }
+        Output {
+            pieces: VecDeque::new(),
+            sent: Sent::default(),
+            warm_until: 0,
+            cold_reads,
+            cold_read: None,
+            behind: None,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -73,6 +89,7 @@ impl Output {
     }
 
     pub(crate) fn push(&mut self, response: Response) {
+        self.sent.responses += u64::from(!matches!(response.pieces, Pieces::None));
         match response.pieces {
             Pieces::None => {}
             Pieces::One(bytes) => self.pieces.push_back(Piece::Bytes(bytes)),
@@ -122,6 +139,7 @@ impl Output {
             match sent {
                 Ok(0) if self.front_length() > 0 => return Poll::Ready(Err(file_ended())),
                 Ok(count) => {
+                    self.sent.bytes += count as u64;
                     self.advance(count);
                     return Poll::Ready(Ok(()));
                 }
@@ -178,6 +196,7 @@ impl Output {
             return Poll::Ready(Ok(()));
         };
         let count = ready!(pin!(&mut *stream).poll_write(context, bytes))?;
+        self.sent.bytes += count as u64;
         self.advance(count);
         match self.pieces.is_empty() {
             true => pin!(stream).poll_flush(context),
@@ -187,6 +206,11 @@ impl Output {
 
     fn front_length(&self) -> usize {
         self.pieces.front().map_or(0, Piece::length)
+    }
+
+    /// What went out since the last call.
+    pub(crate) fn take_sent(&mut self) -> Sent {
+        std::mem::take(&mut self.sent)
     }
 
     /// Takes `count` bytes from the front, and empty pieces with them.

@@ -5,17 +5,20 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::counters::Registry;
 use common::security_protocol::SecurityProtocol;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-use crate::accept;
+use crate::accept::Acceptor;
 use crate::connection::Ending;
 use crate::output::ColdReads;
 use crate::quotas::{ConnectionLimits, ListenerLimits, Quotas};
+use crate::request_memory::RequestMemory;
 use crate::service::Service;
+use crate::traffic::Traffic;
 
 /// One entry of `listeners`.
 #[derive(Clone)]
@@ -53,6 +56,8 @@ pub struct NetworkConfig {
     pub requests_in_flight_max: usize,
     /// Bytes of those requests; one request may always be in flight, however large.
     pub request_bytes_in_flight_max: usize,
+    /// `queued.max.request.bytes`: bytes of requests that all connections hold; none for no limit.
+    pub queued_request_bytes_max: Option<usize>,
 }
 
 impl Default for NetworkConfig {
@@ -67,6 +72,7 @@ impl Default for NetworkConfig {
             connections: ConnectionLimits::default(),
             requests_in_flight_max: 100,
             request_bytes_in_flight_max: 32 << 20,
+            queued_request_bytes_max: None,
         }
     }
 }
@@ -109,6 +115,8 @@ pub(crate) struct Shared {
     pub(crate) config: NetworkConfig,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) cold_reads: ColdReads,
+    /// None without a limit.
+    pub(crate) request_memory: Option<Arc<RequestMemory>>,
     pub(crate) service: Arc<dyn Service>,
 }
 
@@ -118,6 +126,7 @@ pub struct SocketServer {
     listeners: Vec<Bound>,
     quotas: Arc<Quotas>,
     stopping: CancellationToken,
+    registry: Arc<Registry>,
 }
 
 impl SocketServer {
@@ -133,7 +142,8 @@ impl SocketServer {
             bound.push(bind(listener, &config).await?);
         }
         let stopping = CancellationToken::new();
-        Ok(SocketServer { config, listeners: bound, quotas, stopping })
+        let registry = Arc::default();
+        Ok(SocketServer { config, listeners: bound, quotas, stopping, registry })
     }
 
     /// The address that a listener is bound to, with the port that the system chose.
@@ -142,12 +152,18 @@ impl SocketServer {
         Some(bound.local)
     }
 
+    /// Counts connections, requests and bytes in this registry; said before the start.
+    pub fn count_in(&mut self, registry: Arc<Registry>) {
+        self.registry = registry;
+    }
+
     /// Starts to accept. A second call does nothing.
     pub fn start(&self, service: Arc<dyn Service>) -> Result<(), BindError> {
         let shared = Arc::new(Shared {
             config: self.config.clone(),
             quotas: Arc::clone(&self.quotas),
             cold_reads: ColdReads::new(),
+            request_memory: self.config.queued_request_bytes_max.map(RequestMemory::new),
             service,
         });
         for (index, bound) in self.listeners.iter().enumerate() {
@@ -158,9 +174,14 @@ impl SocketServer {
                 bound.config.host,
                 bound.local.port()
             );
-            let config = bound.config.clone();
-            let stopping = self.stopping.clone();
-            tokio::spawn(accept::accept(listener, index, config, Arc::clone(&shared), stopping));
+            let acceptor = Acceptor {
+                listener,
+                index,
+                config: bound.config.clone(),
+                shared: Arc::clone(&shared),
+                traffic: Traffic::new(&self.registry, &bound.config.name),
+            };
+            tokio::spawn(acceptor.run(self.stopping.clone()));
         }
         Ok(())
     }

@@ -24,12 +24,14 @@ use crate::connection::{Connection, Ending, JavaHost};
 use crate::frames::{FrameError, Frames};
 use crate::output::Output;
 use crate::quotas::Registered;
+use crate::request_memory::{Held, freed};
 use crate::server::Shared;
 use crate::service::{Request, Response, Step, Waiting};
 use crate::stream::Stream;
+use crate::traffic::{Counted, Traffic};
 
 /// Requests that start before their answers are sent and other tasks get the thread.
-const STARTS_PER_TURN: usize = 32;
+const STARTS_PER_TURN: u64 = 32;
 
 /// Parts of a long answer that are sent before other tasks get the thread.
 const SENDS_PER_TURN: usize = 8;
@@ -92,26 +94,24 @@ struct Task {
     /// Whether a slot ends the connection: nothing after it is read or started.
     ended: bool,
     output: Output,
+    held: Held,
+    traffic: Arc<Traffic>,
     active_at: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
-/// What a task waited for.
-enum Event {
-    /// An answer or bytes came: look again.
-    Progress,
-    /// Told to end, by a word that was not heard before.
-    Ending,
+/// A connection that just came.
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) registered: Registered,
+    pub(crate) counted: Counted,
 }
 
 /// Serves a connection to its end, and the requests that it leaves to theirs.
-pub(crate) async fn run(
-    socket: TcpStream,
-    tls: Option<TlsAcceptor>,
-    connection: Arc<Connection>,
-    registered: Registered,
-    shared: Arc<Shared>,
-) {
+pub(crate) async fn run(accepted: Accepted, shared: Arc<Shared>) {
+    let Accepted { socket, tls, connection, registered, counted } = accepted;
     let idle_max = shared.config.idle_max.unwrap_or(FOREVER);
     let stream = match tls {
         None => Stream::Plain(socket),
@@ -133,6 +133,8 @@ pub(crate) async fn run(
         exclusive: false,
         ended: false,
         output: Output::new(shared.cold_reads.clone()),
+        held: Held::new(shared.request_memory.clone()),
+        traffic: Arc::clone(&counted.0),
         active_at: clock::now(),
         timer: Box::pin(tokio::time::sleep(idle_max)),
         connection,
@@ -149,7 +151,7 @@ pub(crate) async fn run(
         stream.linger(LINGER).await;
     }
     drop(stream);
-    drop(registered);
+    drop((registered, counted));
     let starts_the_rest = matches!(end, End::Disconnected(_));
     task.finish_without_peer(starts_the_rest).await;
 }
@@ -179,23 +181,33 @@ impl Task {
 
     /// Starts what has come and may start now. Says whether a turn's worth was started and more may be there.
     fn start_requests(&mut self) -> bool {
-        for _ in 0..STARTS_PER_TURN {
-            if self.ended || self.connection.ending() != Ending::None {
-                return false;
+        let mut count = 0;
+        while count < STARTS_PER_TURN && self.start_next() {
+            count += 1;
+        }
+        if count > 0 {
+            self.traffic.requests.mark(count);
+        }
+        count == STARTS_PER_TURN
+    }
+
+    /// Says whether there was a request that may start.
+    fn start_next(&mut self) -> bool {
+        if self.ended || self.connection.ending() != Ending::None {
+            return false;
+        }
+        let started = match self.frames.next() {
+            Ok(None) => return false,
+            Ok(Some(frame)) if !self.may_start(frame.api_key, frame.size) => return false,
+            Ok(Some(frame)) => {
+                let content = self.frames.take(frame);
+                self.start(content)
             }
-            let started = match self.frames.next() {
-                Ok(None) => return false,
-                Ok(Some(frame)) if !self.may_start(frame.api_key, frame.size) => return false,
-                Ok(Some(frame)) => {
-                    let content = self.frames.take(frame);
-                    self.start(content)
-                }
-                Err(error) => Err(End::Frame(error)),
-            };
-            if let Err(end) = started {
-                self.ended = true;
-                self.slots.push_back(Slot::End(end));
-            }
+            Err(error) => Err(End::Frame(error)),
+        };
+        if let Err(end) = started {
+            self.ended = true;
+            self.slots.push_back(Slot::End(end));
         }
         true
     }
@@ -271,17 +283,29 @@ impl Task {
             && self.frames.make_room_for_next();
         let connection = Arc::clone(&self.connection);
         let mut told = std::pin::pin!(connection.told_to_end());
-        let event = std::future::poll_fn(|context| {
+        let memory = self.shared.request_memory.clone();
+        let mut freed = std::pin::pin!(freed(memory.clone()));
+        self.held.set(self.frames.buffer.len() + self.request_bytes_in_flight);
+        // A request that has begun goes on; a new one waits for room.
+        let memory = memory.filter(|_| self.frames.buffer.is_empty());
+        std::future::poll_fn(|context| {
             if self.poll_reply(context).is_ready() {
-                return Poll::Ready(Ok(Event::Progress));
+                return Poll::Ready(Ok(()));
             }
-            if reads && let Poll::Ready(read) = self.poll_read(stream, context) {
-                return Poll::Ready(read.map(|()| Event::Progress));
+            let has_room = memory.as_ref().is_none_or(|memory| {
+                // Asked first to be told, then whether: no room that comes between is missed.
+                freed.as_mut().poll(context).is_ready() || memory.has_room()
+            });
+            if reads
+                && has_room
+                && let Poll::Ready(read) = self.poll_read(stream, context)
+            {
+                return Poll::Ready(read);
             }
             self.poll_timer(context)?;
-            told.as_mut().poll(context).map(|()| Ok(Event::Ending))
-        });
-        event.await.map(|_| ())
+            told.as_mut().poll(context).map(Ok)
+        })
+        .await
     }
 
     /// Takes every answer from the front that is there.
@@ -321,7 +345,8 @@ impl Task {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(0)) => Poll::Ready(Err(End::Disconnected(None))),
             Poll::Ready(Err(error)) => Poll::Ready(Err(End::Disconnected(Some(error)))),
-            Poll::Ready(Ok(_)) => {
+            Poll::Ready(Ok(count)) => {
+                self.traffic.bytes_in.mark(count as u64);
                 self.touch();
                 let look_at = (self.active_at + BUFFER_KEPT).into();
                 if self.timer.deadline() > look_at {
@@ -362,6 +387,9 @@ impl Task {
         }
         if sends > 0 {
             self.touch();
+            let sent = self.output.take_sent();
+            self.traffic.bytes_out.mark(sent.bytes);
+            self.traffic.responses.mark(sent.responses);
         }
         Ok(())
     }

@@ -38,7 +38,9 @@ pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, Unse
                 Some(Value::Int(limit)) => *limit,
                 _ => i32::MAX,
             };
-            let is_inter_broker = listener.name == config.inter_broker_listener_name;
+            // What the brokers tell each other must get through, however many clients there are.
+            let is_brokers = listener.name == config.inter_broker_listener_name
+                || Some(&listener.name) == config.control_plane_listener_name.as_ref();
             Ok(ListenerConfig {
                 name: listener.name.clone(),
                 security_protocol: protocol,
@@ -48,7 +50,7 @@ pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, Unse
                 limits: ListenerLimits {
                     connections_max: unsigned(limit("max.connections")),
                     creation_rate_max: limit("max.connection.creation.rate").unsigned_abs(),
-                    protected: is_inter_broker && !one_alone,
+                    protected: is_brokers && !one_alone,
                 },
             })
         })
@@ -74,6 +76,9 @@ pub(crate) fn network_config(config: &BrokerConfig) -> NetworkConfig {
         },
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
         request_bytes_in_flight_max: NetworkConfig::default().request_bytes_in_flight_max,
+        queued_request_bytes_max: usize::try_from(config.queued_max_request_bytes)
+            .ok()
+            .filter(|bytes_max| *bytes_max > 0),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::counters::{MetricName, Registry};
 use tokio::io::AsyncWriteExt;
 
 use super::support::{
@@ -113,6 +114,60 @@ async fn requests_in_flight_are_bounded_by_number_and_by_bytes() {
     orders.release("c");
     client.expect(3, "c").await;
     client.expect(4, "d").await;
+}
+
+#[tokio::test]
+async fn no_request_begins_while_the_memory_for_requests_is_full() {
+    let orders = Orders::of(&[Order::Hold("a")]);
+    let config =
+        NetworkConfig { queued_request_bytes_max: Some(5_000), ..NetworkConfig::default() };
+    let server = start(&orders, config).await;
+    let mut first = Client::connect(&server).await;
+    let mut second = Client::connect(&server).await;
+    second.send(&[request(METADATA, 1, "before")]).await;
+    second.expect(1, "before").await;
+    first.send(&[request_of_size(PRODUCE, 1, "a", 10_000)]).await;
+    timely(orders.wait_for("a")).await;
+    second.send(&[request(METADATA, 2, "after")]).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(orders.happened(), ["before", "a"]);
+    orders.release("a");
+    first.expect(1, "a").await;
+    second.expect(2, "after").await;
+}
+
+#[tokio::test]
+async fn connections_requests_and_bytes_are_counted() {
+    let registry = Arc::new(Registry::default());
+    let orders = Orders::of(&[Order::Silence("quiet")]);
+    let listeners = vec![listener(ListenerLimits::default())];
+    let mut server = SocketServer::bind(listeners, NetworkConfig::default()).await.unwrap();
+    server.count_in(Arc::clone(&registry));
+    server.start(Arc::new(orders)).unwrap();
+    drop(Client::connect(&server).await);
+    let mut client = Client::connect(&server).await;
+    let requests = [request(PRODUCE, 1, "quiet"), request(METADATA, 2, "loud")];
+    let sent = requests.concat().len() as u64;
+    client.send(&requests).await;
+    client.expect(2, "loud").await;
+    timely(async {
+        while server.connection_count() > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let meter = |name| {
+        let name = MetricName::new("kafka.server", "socket-server-metrics", name);
+        registry.meter(name.tag("listener", "PLAINTEXT")).count()
+    };
+    assert_eq!(meter("connection-creation-total"), 2);
+    assert_eq!(meter("connection-close-total"), 1);
+    assert_eq!((meter("request-total"), meter("response-total")), (2, 1));
+    assert_eq!((meter("incoming-byte-total"), meter("outgoing-byte-total")), (sent, 12));
+    let connections = MetricName::new("kafka.server", "socket-server-metrics", "connection-count");
+    assert_eq!(registry.gauge(connections.tag("listener", "PLAINTEXT")).value(), 1);
 }
 
 fn limited(connections: ConnectionLimits) -> NetworkConfig {
