@@ -292,10 +292,11 @@ impl Task {
             if self.poll_reply(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            let has_room = memory.as_ref().is_none_or(|memory| {
-                // Asked first to be told, then whether: no room that comes between is missed.
-                freed.as_mut().poll(context).is_ready() || memory.has_room()
-            });
+            // Asked to be told first, then whether there is room: none that comes between is missed.
+            if memory.is_some() && freed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let has_room = memory.as_ref().is_none_or(|memory| memory.has_room());
             if reads
                 && has_room
                 && let Poll::Ready(read) = self.poll_read(stream, context)

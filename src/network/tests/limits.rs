@@ -124,18 +124,23 @@ async fn no_request_begins_while_the_memory_for_requests_is_full() {
     let server = start(&orders, config).await;
     let mut first = Client::connect(&server).await;
     let mut second = Client::connect(&server).await;
-    second.send(&[request(METADATA, 1, "before")]).await;
-    second.expect(1, "before").await;
+    let mut idle = Client::connect(&server).await;
+    for client in [&mut second, &mut idle] {
+        client.send(&[request(METADATA, 1, "before")]).await;
+        client.expect(1, "before").await;
+    }
     first.send(&[request_of_size(PRODUCE, 1, "a", 10_000)]).await;
     timely(orders.wait_for("a")).await;
     second.send(&[request(METADATA, 2, "after")]).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(orders.happened(), ["before", "a"]);
+    assert_eq!(orders.happened(), ["before", "before", "a"]);
     orders.release("a");
     first.expect(1, "a").await;
     second.expect(2, "after").await;
+    idle.send(&[request(METADATA, 3, "later")]).await;
+    idle.expect(3, "later").await;
 }
 
 #[tokio::test]
