@@ -367,6 +367,7 @@ async fn load_logs(
 
 fn intervals(config: &BrokerConfig) -> Intervals {
     Intervals {
+        initial_delay_ms: config.log_initial_task_delay_ms,
         retention_check_ms: config.log_retention_check_interval_ms,
         flush_check_ms: config.log_flush_scheduler_interval_ms,
         recovery_point_checkpoint_ms: i64::from(config.log_flush_offset_checkpoint_interval_ms),

@@ -45,6 +45,7 @@ pub(crate) fn log_config(broker: &BrokerConfig, topic: &TopicConfig) -> LogConfi
         delete: topic.delete,
         compact: topic.compact,
         max_compaction_lag_ms: topic.max_compaction_lag_ms,
+        preallocate: topic.preallocate,
         producer_id_expiration_ms: i64::from(broker.producer_id_expiration_ms),
         producers_max: PRODUCERS_PER_LOG_MAX,
     }

@@ -384,7 +384,7 @@ pub(super) mod tests {
                 "Configuration 'ssl.protocol' is set, but no effect yet",
             ]
         );
-        assert_eq!(broker("log.message.format.version=0.10.2").warnings().len(), 1);
+        assert_eq!(broker("log.message.format.version=0.10.2").warnings().len(), 2);
     }
 
     #[test]

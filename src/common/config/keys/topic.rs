@@ -103,6 +103,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     string("message.format.version", Medium)
         .default("3.0-IV1")
         .valid(Version)
+        .effect(NotYet)
         .doc("deprecated record format cap; ignored at IBP >= 3.0"),
     string("message.timestamp.type", Medium)
         .default("CreateTime")
