@@ -108,6 +108,7 @@ struct Bound {
     local: SocketAddr,
     /// Taken by `start`.
     socket: Mutex<Option<TcpSocket>>,
+    traffic: Arc<Traffic>,
 }
 
 /// What every connection of a server shares.
@@ -126,7 +127,6 @@ pub struct SocketServer {
     listeners: Vec<Bound>,
     quotas: Arc<Quotas>,
     stopping: CancellationToken,
-    registry: Arc<Registry>,
 }
 
 impl SocketServer {
@@ -142,8 +142,7 @@ impl SocketServer {
             bound.push(bind(listener, &config).await?);
         }
         let stopping = CancellationToken::new();
-        let registry = Arc::default();
-        Ok(SocketServer { config, listeners: bound, quotas, stopping, registry })
+        Ok(SocketServer { config, listeners: bound, quotas, stopping })
     }
 
     /// The address that a listener is bound to, with the port that the system chose.
@@ -153,8 +152,10 @@ impl SocketServer {
     }
 
     /// Counts connections, requests and bytes in this registry; said before the start.
-    pub fn count_in(&mut self, registry: Arc<Registry>) {
-        self.registry = registry;
+    pub fn count_in(&mut self, registry: &Registry) {
+        for bound in &mut self.listeners {
+            bound.traffic = Traffic::new(registry, &bound.config.name);
+        }
     }
 
     /// Starts to accept. A second call does nothing.
@@ -179,7 +180,7 @@ impl SocketServer {
                 index,
                 config: bound.config.clone(),
                 shared: Arc::clone(&shared),
-                traffic: Traffic::new(&self.registry, &bound.config.name),
+                traffic: Arc::clone(&bound.traffic),
             };
             tokio::spawn(acceptor.run(self.stopping.clone()));
         }
@@ -226,7 +227,8 @@ async fn bind(config: ListenerConfig, network: &NetworkConfig) -> Result<Bound, 
         }
     };
     let local = socket.local_addr().map_err(failed)?;
-    Ok(Bound { config, local, socket: Mutex::new(Some(socket)) })
+    let traffic = Traffic::new(&Registry::default(), &config.name);
+    Ok(Bound { config, local, socket: Mutex::new(Some(socket)), traffic })
 }
 
 fn bind_every_address(port: u16, network: &NetworkConfig) -> io::Result<TcpSocket> {

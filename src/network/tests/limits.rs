@@ -145,11 +145,11 @@ async fn no_request_begins_while_the_memory_for_requests_is_full() {
 
 #[tokio::test]
 async fn connections_requests_and_bytes_are_counted() {
-    let registry = Arc::new(Registry::default());
+    let registry = Registry::default();
     let orders = Orders::of(&[Order::Silence("quiet")]);
     let listeners = vec![listener(ListenerLimits::default())];
     let mut server = SocketServer::bind(listeners, NetworkConfig::default()).await.unwrap();
-    server.count_in(Arc::clone(&registry));
+    server.count_in(&registry);
     server.start(Arc::new(orders)).unwrap();
     drop(Client::connect(&server).await);
     let mut client = Client::connect(&server).await;
