@@ -217,7 +217,8 @@ async fn start(
     let sessions = Arc::new(Mutex::new(SessionFile::open(&config.log_dirs)));
 
     let listeners = listeners::to_bind(&config)?;
-    let network = SocketServer::bind(listeners, listeners::network_config(&config)).await?;
+    let mut network = SocketServer::bind(listeners, listeners::network_config(&config)).await?;
+    network.count_in(registry);
     let bound_port = |name: &str| network.local_address(name).map(|address| address.port());
     let endpoints = listeners::endpoints(&config, &bound_port);
     listeners::announce(&config, &endpoints);
