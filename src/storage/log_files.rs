@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use common::ids::{Offset, Timestamp};
+use common::{
+    clock,
+    ids::{Offset, Timestamp},
+};
 use rustix::fs::FallocateFlags;
 
 use crate::{
@@ -73,7 +76,7 @@ impl Log {
             self.delete_segments(writer, &[removed]);
         }
         writer.active = Some(Box::new(Active {
-            created: common::clock::wall_clock(),
+            created: clock::wall_clock(),
             first_timestamp: None,
             last_time_entry: Timestamp::NONE,
             bytes_since_index: 0,
@@ -189,7 +192,7 @@ impl Log {
         if self.state.lock().generation == generation {
             writer.recovery_point = writer.recovery_point.max(offset);
         }
-        writer.last_flush = common::clock::wall_clock();
+        writer.last_flush = clock::wall_clock();
         Ok(())
     }
 
@@ -206,10 +209,14 @@ impl Log {
 
     fn sync_views(&self, views: &[(SegmentView, bool)]) -> Result<(), Fault> {
         for (view, is_sealed) in views {
+            let began = clock::now();
             match view.sync(&self.shared, *is_sealed) {
                 // Deleted meanwhile, so there is nothing to sync.
                 Err(fault) if fault.source.kind() == std::io::ErrorKind::NotFound => {}
                 result => result?,
+            }
+            if let Some(times) = self.shared.flush_times.get() {
+                times.update(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
             }
         }
         Ok(())
@@ -242,7 +249,7 @@ impl Log {
         self.sync_views(&views)?;
         self.sync_directory(writer)?;
         writer.recovery_point = end;
-        writer.last_flush = common::clock::wall_clock();
+        writer.last_flush = clock::wall_clock();
         Ok(())
     }
 
@@ -450,7 +457,7 @@ impl Log {
             let state = self.state.lock();
             (state.path.clone(), state.config.file_delete_delay_ms)
         };
-        let due = Timestamp(common::clock::wall_clock().0.saturating_add(delay_ms));
+        let due = Timestamp(clock::wall_clock().0.saturating_add(delay_ms));
         for segment in segments {
             let view = segment.view(&path, false);
             view.forget(&self.shared);

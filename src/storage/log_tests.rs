@@ -247,3 +247,16 @@ fn a_log_that_is_there_already_does_no_harm_to_its_directory() {
     assert!(crate::log::Log::create(options, None).is_err());
     assert!(!directory.is_offline());
 }
+
+#[test]
+fn syncs_of_segments_are_counted() {
+    let folder = Folder::new();
+    let registry = common::counters::Registry::default();
+    let log = folder.create(LogConfig::default());
+    log.shared.count_into(&registry);
+    append(&log, batch()).unwrap();
+    log.flush().unwrap();
+    let all = registry.all();
+    assert_eq!(all[0].0.to_string(), "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs");
+    assert!(matches!(&all[0].1, common::counters::Metric::Histogram(times) if times.count() == 1));
+}

@@ -5,12 +5,15 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use common::topic::TopicPartition;
+use common::{
+    counters::{Histogram, MetricName, Registry},
+    topic::TopicPartition,
+};
 use parking_lot::Mutex;
 
 use crate::{
@@ -35,6 +38,8 @@ pub struct Shared {
     next_id: AtomicU64,
     random: Mutex<u64>,
     attention: Mutex<BTreeSet<TopicPartition>>,
+    /// Milliseconds that syncs of segments took, once there is a registry to count into.
+    pub(crate) flush_times: OnceLock<Arc<Histogram>>,
 }
 
 impl Shared {
@@ -52,7 +57,15 @@ impl Shared {
             next_id: AtomicU64::new(0),
             random: Mutex::new(seed),
             attention: Mutex::new(BTreeSet::new()),
+            flush_times: OnceLock::new(),
         })
+    }
+
+    /// Counts into a registry from now on. Source: `LogFlushStats`.
+    pub fn count_into(&self, registry: &Registry) {
+        let name = MetricName::new("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs");
+        // The first registry is the broker's; a second one is nobody's.
+        let _ = self.flush_times.set(registry.histogram(name));
     }
 
     /// Names for the files of a new segment: the log's, and the next two numbers for its indexes.
