@@ -207,7 +207,7 @@ fn whole_size_before(batches: &[(Offset, crate::scan::Found)], base: Offset) -> 
 
 /// Ways to damage a file of this content: cuts, zeros, flipped bits. Of large files a sample.
 fn damages(content: &[u8]) -> Vec<Vec<u8>> {
-    let step = content.len().div_ceil(40).max(1);
+    let step = content.len().div_ceil(24).max(1);
     let mut damages = vec![vec![0; content.len()], Vec::new()];
     for position in (0..content.len()).step_by(step) {
         damages.push(content[..position].to_vec());
@@ -217,7 +217,7 @@ fn damages(content: &[u8]) -> Vec<Vec<u8>> {
     }
     for position in 0..content.len() {
         for mask in [1 << (position % 8), 0xff] {
-            if content.len() <= 40 || position % step == (mask as usize) % step {
+            if content.len() <= 24 || position % step == (mask as usize) % step {
                 let mut flipped = content.to_vec();
                 flipped[position] ^= mask;
                 damages.push(flipped);
