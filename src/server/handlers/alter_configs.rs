@@ -12,16 +12,13 @@ use crate::{
     broker::Broker,
     controller::configs::Alteration,
     handlers::{
-        config_resources::{Failure, ResourceType},
+        config_resources::{Failure, ResourceType, refuse_change},
         is_too_long, text,
     },
 };
 
 pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
     let mut responses = Vec::new();
-    let unknown =
-        |resource: &AlterConfigsResource| ResourceType::of(resource.resource_type).is_none();
-    let refused = request.resources.iter().any(unknown);
     let mut seen = HashSet::new();
     let mut twice = HashSet::new();
     for resource in &request.resources {
@@ -32,9 +29,7 @@ pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> Alt
     }
     for resource in request.resources {
         let key = (resource.resource_type, resource.resource_name.clone());
-        let result = if refused {
-            Err(Failure::of(ErrorCode::InvalidRequest))
-        } else if twice.contains(&key) {
+        let result = if twice.contains(&key) {
             Err(Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once."))
         } else {
             alter(broker, &resource, request.validate_only).await
@@ -66,35 +61,25 @@ async fn alter(
     validate_only: bool,
 ) -> Result<(), Failure> {
     let invalid = |message: &str| Failure::with(ErrorCode::InvalidRequest, message);
-    let mut configs = Properties::new();
-    for config in &resource.configs {
-        let Some(value) = &config.value else {
-            let message = format!("Null value not supported for : {}", &*config.name);
-            return Err(invalid(&message));
-        };
-        if configs.insert(config.name.to_string(), value.to_string()).is_some() {
-            return Err(invalid("Error due to duplicate config keys"));
-        }
+    let names: HashSet<_> = resource.configs.iter().map(|config| &config.name).collect();
+    if names.len() < resource.configs.len() {
+        return Err(invalid("Error due to duplicate config keys"));
+    }
+    let nulls = resource.configs.iter().filter(|config| config.value.is_none());
+    let nulls: Vec<&str> = nulls.map(|config| &*config.name).collect();
+    if !nulls.is_empty() {
+        return Err(invalid(&format!("Null value not supported for : {}", nulls.join(", "))));
     }
     if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
-        return Err(unsupported(resource.resource_type));
+        return Err(refuse_change(broker, resource.resource_type, &resource.resource_name, false));
     }
+    let set = resource
+        .configs
+        .iter()
+        .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
+    let configs: Properties = set.collect();
     let alteration = Alteration::Replace(configs);
     let altered =
         broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
     altered.await.map_err(|error| Failure { code: error.code, message: error.message })
-}
-
-/// Configs of brokers and loggers cannot be changed while the broker runs, not yet.
-pub(crate) fn unsupported(resource_type: i8) -> Failure {
-    let kind = match ResourceType::of(resource_type) {
-        Some(ResourceType::Broker) => "BROKER",
-        Some(ResourceType::BrokerLogger) => "BROKER_LOGGER",
-        Some(ResourceType::ClientMetrics) => "CLIENT_METRICS",
-        _ => "UNKNOWN",
-    };
-    Failure::with(
-        ErrorCode::InvalidRequest,
-        format!("AlterConfigs is only supported for topics, but resource type is {kind}"),
-    )
 }

@@ -47,10 +47,19 @@ impl Failure {
 
 /// A broker's resource is named by its id, and asked of that broker. `or` is what Kafka's text adds to the id.
 pub(crate) fn check_broker_name(broker: &Broker, name: &str, or: &str) -> Result<(), Failure> {
+    check_id(broker, name, "Broker", or)
+}
+
+/// The same for a change, where Kafka has other words.
+pub(crate) fn check_changed_broker(broker: &Broker, name: &str) -> Result<(), Failure> {
+    check_id(broker, name, "Node", ",")
+}
+
+fn check_id(broker: &Broker, name: &str, kind: &str, or: &str) -> Result<(), Failure> {
     let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
     let id: i32 = name
         .parse()
-        .map_err(|_| invalid(format!("Broker id must be an integer, but it is: {name}")))?;
+        .map_err(|_| invalid(format!("{kind} id must be an integer, but it is: {name}")))?;
     if id != broker.id.0 {
         let expected = broker.id;
         return Err(invalid(format!(
@@ -58,4 +67,36 @@ pub(crate) fn check_broker_name(broker: &Broker, name: &str, or: &str) -> Result
         )));
     }
     Ok(())
+}
+
+/// What a change is about that is not a topic's, and why it is refused: configs of brokers and levels of loggers cannot
+/// be changed while the broker runs, not yet. Source: `ConfigAdminManager.preprocess`.
+pub(crate) fn refuse_change(
+    broker: &Broker,
+    resource_type: i8,
+    name: &str,
+    loggers: bool,
+) -> Failure {
+    let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
+    let kind = match ResourceType::of(resource_type) {
+        Some(ResourceType::Broker) if name.is_empty() => "BROKER",
+        Some(ResourceType::Broker) => match check_changed_broker(broker, name) {
+            Ok(()) => "BROKER",
+            Err(failure) => return failure,
+        },
+        Some(ResourceType::BrokerLogger) if loggers => match check_changed_broker(broker, name) {
+            Ok(()) => "BROKER_LOGGER",
+            Err(failure) => return failure,
+        },
+        Some(ResourceType::ClientMetrics) => {
+            return invalid(
+                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
+                    .to_owned(),
+            );
+        }
+        Some(ResourceType::Topic | ResourceType::BrokerLogger) | None => {
+            return invalid(format!("Unknown resource type {resource_type}"));
+        }
+    };
+    invalid(format!("AlterConfigs is only supported for topics, but resource type is {kind}"))
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use common::error_code::ErrorCode;
 use kafka_protocol::messages::{
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-    incremental_alter_configs_request::AlterConfigsResource,
+    incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
     incremental_alter_configs_response::AlterConfigsResourceResponse,
 };
 
@@ -13,8 +13,7 @@ use crate::{
     broker::Broker,
     controller::configs::{Alteration, Operation},
     handlers::{
-        alter_configs::unsupported,
-        config_resources::{Failure, ResourceType},
+        config_resources::{Failure, ResourceType, refuse_change},
         is_too_long, text,
     },
 };
@@ -66,30 +65,42 @@ async fn alter(
     validate_only: bool,
 ) -> Result<(), Failure> {
     let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
-    let mut changes = Vec::new();
-    let mut names = HashSet::new();
-    for config in &resource.configs {
-        let operation = match config.config_operation {
-            0 => Operation::Set,
-            1 => Operation::Delete,
-            2 => Operation::Append,
-            3 => Operation::Subtract,
-            other => return Err(invalid(format!("Unknown config operation type {other}"))),
-        };
-        if !names.insert(&config.name) {
-            return Err(invalid("Error due to duplicate config keys".to_owned()));
-        }
-        if config.value.is_none() && operation != Operation::Delete {
-            return Err(invalid(format!("Null value not supported for : {}", &*config.name)));
-        }
-        let value = config.value.as_ref().map(|value| value.to_string());
-        changes.push((config.name.to_string(), operation, value));
+    let names: HashSet<_> = resource.configs.iter().map(|config| &config.name).collect();
+    if names.len() < resource.configs.len() {
+        return Err(invalid("Error due to duplicate config keys".to_owned()));
+    }
+    let needs_value = |config: &&AlterableConfig| {
+        config.value.is_none() && operation(config.config_operation) != Some(Operation::Delete)
+    };
+    let nulls = resource.configs.iter().filter(needs_value);
+    let nulls: Vec<&str> = nulls.map(|config| &*config.name).collect();
+    if !nulls.is_empty() {
+        return Err(invalid(format!("Null value not supported for : {}", nulls.join(", "))));
     }
     if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
-        return Err(unsupported(resource.resource_type));
+        return Err(refuse_change(broker, resource.resource_type, &resource.resource_name, true));
+    }
+    let mut changes = Vec::new();
+    for config in &resource.configs {
+        // Kafka fails on a number that is no operation, without words.
+        let Some(operation) = operation(config.config_operation) else {
+            return Err(Failure { code: ErrorCode::UnknownServerError, message: None });
+        };
+        let value = config.value.as_ref().map(|value| value.to_string());
+        changes.push((config.name.to_string(), operation, value));
     }
     let alteration = Alteration::Change(changes);
     let altered =
         broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
     altered.await.map_err(|error| Failure { code: error.code, message: error.message })
+}
+
+fn operation(number: i8) -> Option<Operation> {
+    match number {
+        0 => Some(Operation::Set),
+        1 => Some(Operation::Delete),
+        2 => Some(Operation::Append),
+        3 => Some(Operation::Subtract),
+        _ => None,
+    }
 }
