@@ -1,12 +1,14 @@
 //! DeleteRecords (API key 21): moves the start of logs. Source: KIP-107, `Partition.deleteRecordsOnLeader`.
 
+use std::collections::BTreeMap;
+
 use common::{
     error_code::ErrorCode,
     ids::{LeaderEpoch, Offset},
     topic,
 };
 use kafka_protocol::messages::{
-    DeleteRecordsRequest, DeleteRecordsResponse,
+    DeleteRecordsRequest, DeleteRecordsResponse, TopicName,
     delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult},
 };
 use replication::replica_manager::Access;
@@ -20,18 +22,26 @@ pub(crate) async fn handle(
     broker: &Broker,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
-    let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().map(|asked| {
+    // A partition that is named twice counts once, as it is named last; a topic without partitions is not answered.
+    let mut wanted: BTreeMap<TopicName, BTreeMap<i32, i64>> = BTreeMap::new();
+    for topic in request.topics {
+        for asked in topic.partitions {
+            let partitions = wanted.entry(topic.name.clone()).or_default();
+            partitions.insert(asked.partition_index, asked.offset);
+        }
+    }
+    let topics = wanted.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.into_iter().map(|(partition, offset)| {
             let answer = DeleteRecordsPartitionResult::default()
-                .with_partition_index(asked.partition_index)
+                .with_partition_index(partition)
                 .with_low_watermark(-1);
-            match delete_before(broker, &topic.name, asked.partition_index, asked.offset) {
+            match delete_before(broker, &name, partition, offset) {
                 Ok(low_watermark) => answer.with_low_watermark(low_watermark.0),
                 Err(error) => answer.with_error_code(error.code()),
             }
         });
         let partitions = partitions.collect();
-        DeleteRecordsTopicResult::default().with_name(topic.name).with_partitions(partitions)
+        DeleteRecordsTopicResult::default().with_name(name).with_partitions(partitions)
     });
     DeleteRecordsResponse::default().with_topics(topics.collect())
 }
