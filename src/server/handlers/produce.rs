@@ -40,6 +40,9 @@ use crate::{
 /// The client id of Kafka's own tools, which alone may write internal topics. Source: `AdminUtils`.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
+/// First version that carries exactly one batch for each partition.
+const ONE_BATCH: i16 = 3;
+
 /// The result for one partition, before the wait for acks.
 struct Outcome {
     topic: usize,
@@ -62,8 +65,9 @@ struct Written {
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
     let acks = request.acks;
     let mut outcomes = Vec::new();
-    let refused = refusal_of_all(&request);
     let (names, named) = without_repeats(&request);
+    let refused = refusal_of_all(&request);
+    let refused = refused.or_else(|| refusal_of_old(broker, &ctx, &names, &named));
     for (topic, data) in named {
         let mut outcome = Outcome {
             topic,
@@ -112,6 +116,29 @@ fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
         }
     }
     None
+}
+
+/// Versions before 3 may carry several batches, and one that cannot be read fails the others as well, once topics and
+/// partitions are known. Source: `ReplicaManager.handleProduceAppend`.
+fn refusal_of_old(
+    broker: &Broker,
+    ctx: &RequestContext,
+    names: &[TopicName],
+    named: &[(usize, &PartitionProduceData)],
+) -> Option<Refusal> {
+    if ctx.api_version >= ONE_BATCH {
+        return None;
+    }
+    let snapshot = broker.metadata.load();
+    let known = named
+        .iter()
+        .filter(|(topic, data)| snapshot.partition(&names[*topic], data.index).is_some());
+    let records = known.filter_map(|(_, data)| data.records.as_ref());
+    let unreadable = records.flat_map(|records| Batches::new(records)).find_map(|batch| {
+        let error = batch.err()?;
+        matches!(error, BatchError::SizeBelowMinimum(_) | BatchError::Magic(_)).then_some(error)
+    });
+    unreadable.map(errors::of_unreadable_batch)
 }
 
 /// Whether the size of the first batch is so large that Kafka's arithmetic on it fails.
