@@ -172,6 +172,15 @@ const RULES: &[Rule] = &[
             || asked.name.contains("BrokerIds=[0, 1]")
             || asked.name.contains("BrokerIds=[1, 0, 2]")
     }),
+    ("impossible-topics-are-unknown", |asked, difference| {
+        let is_path = ["\"\"", "\".\"", "\"..\"", "\"nul\\0\""];
+        let is_asked =
+            is_path.iter().any(|name| asked.name.ends_with(&format!("Topics.Name={name}")));
+        is_asked && (difference.kafka == "-1" || difference.kafka == "null")
+    }),
+    ("duplicate-resources-are-answered", |asked, difference| {
+        asked.name.contains("Resources=[{") && difference.kafka == "Silence"
+    }),
     ("null-records-are-answered", |asked, difference| {
         let is_null = asked.name.contains("Records=null")
             || asked.name.contains("Records=verbatim xfffffffe");

@@ -274,7 +274,8 @@ impl<'a> Run<'a> {
         (kafka, ours)
     }
 
-    /// Accepts what is deliberate and notes the rest. True where there is no rest.
+    /// Accepts what is deliberate and notes the rest. True where there was nothing to accept either: after a deliberate
+    /// difference the two are not in the same state.
     fn judge(
         &mut self,
         api: &Api,
@@ -287,14 +288,13 @@ impl<'a> Run<'a> {
         // A step stands for its case.
         let api_name = place.split(' ').next().unwrap_or_default();
         let asked = Asked { api: api_name, name: place, request };
-        let mut equal = true;
+        let equal = differences.is_empty();
         let mut shown = false;
         for difference in differences {
             if let Some(name) = rules::accepted(&self.deviations, &asked, &difference) {
                 *self.accepted.entry(name).or_default() += 1;
                 continue;
             }
-            equal = false;
             let shorten = |text: &str| {
                 let end = text.char_indices().nth(150).map_or(text.len(), |(index, _)| index);
                 text[..end].to_owned()
