@@ -10,7 +10,7 @@ use common::{
     topic::Uuid,
 };
 use network::service::Piece;
-use protocol::frame;
+use protocol::{api::Api, frame};
 use storage::log_read::Region;
 
 use crate::request_context::RequestContext;
@@ -289,8 +289,11 @@ impl Encoder {
 
 /// Writes the whole answer: size, header and body.
 pub(crate) fn encode(ctx: &RequestContext, response: FetchResponse) -> Vec<Piece> {
-    let version = ctx.api_version;
-    let buffer = frame::start_response(ctx.api, version, ctx.correlation_id, 128);
+    encode_as(ctx.api, ctx.api_version, ctx.correlation_id, response)
+}
+
+fn encode_as(api: &Api, version: i16, correlation_id: i32, response: FetchResponse) -> Vec<Piece> {
+    let buffer = frame::start_response(api, version, correlation_id, 128);
     let mut encoder = Encoder { version, buffer, pieces: Vec::new() };
     if version >= 1 {
         encoder.buffer.put_i32(0); // Throttle time.
@@ -314,4 +317,122 @@ pub(crate) fn encode(ctx: &RequestContext, response: FetchResponse) -> Vec<Piece
     }
     encoder.endpoints_tag(&response.node_endpoints);
     encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use bytes::{Buf, Bytes};
+    use common::{
+        error_code::ErrorCode,
+        ids::{BrokerId, LeaderEpoch, Offset, ProducerId},
+        topic::Uuid,
+    };
+    use kafka_protocol::{messages, protocol::Decodable};
+    use network::service::Piece;
+    use protocol::api;
+    use storage::log_read::Region;
+
+    use super::{FetchResponse, NodeEndpoint, PartitionAnswer, Records, TopicAnswer, encode_as};
+
+    fn answers(file: &std::fs::File) -> FetchResponse {
+        let file = std::sync::Arc::new(file.try_clone().unwrap());
+        let region = |position, length| Region { file: file.clone(), position, length };
+        let ok = PartitionAnswer {
+            high_watermark: Offset(9),
+            last_stable_offset: Offset(8),
+            log_start_offset: Offset(2),
+            aborted_transactions: Some(vec![(ProducerId(4), Offset(5))]),
+            records: Records::Files(vec![region(0, 3), region(4, 2)]),
+            ..PartitionAnswer::failed(0, ErrorCode::None)
+        };
+        let parted = PartitionAnswer {
+            diverging_epoch: Some((LeaderEpoch(3), Offset(7))),
+            ..PartitionAnswer::failed(1, ErrorCode::None)
+        };
+        let moved = PartitionAnswer {
+            current_leader: Some((BrokerId(2), LeaderEpoch(6))),
+            records: Records::Memory(Bytes::from(vec![7; 300])),
+            ..PartitionAnswer::failed(2, ErrorCode::NotLeaderOrFollower)
+        };
+        FetchResponse {
+            error: None,
+            session_id: 77,
+            topics: vec![TopicAnswer {
+                name: "topic".into(),
+                id: Uuid(5),
+                partitions: vec![ok, parted, moved],
+            }],
+            node_endpoints: vec![NodeEndpoint {
+                id: BrokerId(2),
+                host: "host".to_owned(),
+                port: 9092,
+                rack: None,
+            }],
+        }
+    }
+
+    /// What arrives at the other end.
+    fn bytes(pieces: Vec<Piece>) -> Bytes {
+        let mut all = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Bytes(bytes) => all.extend_from_slice(&bytes),
+                Piece::File { file, position, length } => {
+                    use std::os::unix::fs::FileExt;
+                    let mut region = vec![0; length];
+                    file.read_exact_at(&mut region, position).unwrap();
+                    all.extend(region);
+                }
+            }
+        }
+        all.into()
+    }
+
+    #[test]
+    fn the_codec_reads_every_version_of_it() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abcdef").unwrap();
+        let api = api::find(messages::ApiKey::Fetch as i16).unwrap();
+        for version in api.min..=api.max {
+            let mut frame = bytes(encode_as(api, version, 11, answers(&file)));
+            assert_eq!(frame.get_i32() as usize, frame.len(), "version {version}");
+            assert_eq!(frame.get_i32(), 11);
+            if api.is_flexible(version) {
+                assert_eq!(frame.get_u8(), 0);
+            }
+            let read = messages::FetchResponse::decode(&mut frame, version).unwrap();
+            assert!(frame.is_empty(), "version {version} has bytes left");
+            assert_eq!(read.session_id, if version >= 7 { 77 } else { 0 });
+            let topic = &read.responses[0];
+            if version >= 13 {
+                assert_eq!(topic.topic_id.as_u128(), 5);
+            } else {
+                assert_eq!(&*topic.topic.0, "topic");
+            }
+            let [ok, parted, moved] = &topic.partitions[..] else { panic!("three answers") };
+            assert_eq!((ok.error_code, ok.high_watermark), (0, 9));
+            assert_eq!(ok.records.as_deref(), Some(&b"abcef"[..]));
+            if version >= 5 {
+                assert_eq!((ok.last_stable_offset, ok.log_start_offset), (8, 2));
+                let aborted = &ok.aborted_transactions.as_ref().unwrap()[0];
+                assert_eq!((aborted.producer_id.0, aborted.first_offset), (4, 5));
+                assert!(parted.aborted_transactions.is_none());
+            }
+            if version >= 12 {
+                assert_eq!(
+                    (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset),
+                    (3, 7)
+                );
+                let leader = &moved.current_leader;
+                assert_eq!((leader.leader_id.0, leader.leader_epoch), (2, 6));
+            }
+            assert_eq!(moved.error_code, ErrorCode::NotLeaderOrFollower.code());
+            assert_eq!(moved.records.as_ref().map(Bytes::len), Some(300));
+            if version >= 16 {
+                assert_eq!(&*read.node_endpoints[0].host, "host");
+            }
+        }
+    }
 }
