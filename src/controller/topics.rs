@@ -165,6 +165,12 @@ pub fn check_assignment(
     check_new_topic(assignment, &alive).map_err(bad_assignment)
 }
 
+/// Checks an assignment for what does not depend on the cluster. Kafka does this before it looks at the configs.
+pub fn check_assignment_alone(assignment: &BTreeMap<i32, Vec<BrokerId>>) -> Result<(), ApiError> {
+    let named: BTreeSet<BrokerId> = assignment.values().flatten().copied().collect();
+    check_new_topic(assignment, &named).map_err(bad_assignment)
+}
+
 fn bad_assignment(error: placement::AssignmentError) -> ApiError {
     ApiError::new(ErrorCode::InvalidReplicaAssignment, error.to_string())
 }

@@ -18,7 +18,7 @@ use controller::{
     error::ApiError,
     topics::{
         Defaults, Existing, NewPartitions, NewTopic, already_exists, candidates, check_assignment,
-        check_existing, may_collide, place_partitions, place_topic,
+        check_assignment_alone, check_existing, may_collide, place_partitions, place_topic,
     },
 };
 use futures_util::{StreamExt, stream};
@@ -252,7 +252,7 @@ impl ControllerHandle {
         }
         let existing = existing(&*self.inner.zk, &topic.name).await.map_err(fault)?;
         check_existing(&topic.name, &existing)?;
-        check_assignment(&assignment, &cluster)?;
+        check_assignment_alone(&assignment)?;
         let set = |(key, value): &(String, Option<String>)| Some((key.clone(), value.clone()?));
         let overrides: Properties = topic.configs.iter().filter_map(set).collect();
         config::topic::validate(config, &overrides).map_err(|error| {
@@ -262,6 +262,7 @@ impl ControllerHandle {
             };
             ApiError::new(ErrorCode::InvalidConfig, message)
         })?;
+        check_assignment(&assignment, &cluster)?;
         Ok(Placed { assignment, overrides })
     }
 
