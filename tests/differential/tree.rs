@@ -237,6 +237,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
+    #[expect(dead_code, reason = "read through Debug")]
     struct Inner(i32);
 
     #[derive(Debug)]
