@@ -41,8 +41,7 @@ pub(crate) async fn handle(
     };
     let snapshot = broker.metadata.snapshot();
     let (mut topics, missing) = known_topics(ctx, &snapshot, wanted);
-    let may_create =
-        broker.config.auto_create_topics_enable && request.allow_auto_topic_creation_of(ctx);
+    let may_create = broker.config.auto_create_topics_enable && allows_creation(ctx, &request);
     for name in missing {
         topics.push(missing_topic(broker, name, may_create).await);
     }
@@ -68,15 +67,9 @@ pub(crate) async fn handle(
         })
 }
 
-trait AllowsCreation {
-    fn allow_auto_topic_creation_of(&self, ctx: &RequestContext) -> bool;
-}
-
-impl AllowsCreation for MetadataRequest {
-    /// Before version 4 a request cannot say, and means yes.
-    fn allow_auto_topic_creation_of(&self, ctx: &RequestContext) -> bool {
-        ctx.api_version < 4 || self.allow_auto_topic_creation
-    }
+/// Whether the request lets missing topics be created. Before version 4 it cannot say, and means yes.
+fn allows_creation(ctx: &RequestContext, request: &MetadataRequest) -> bool {
+    ctx.api_version < 4 || request.allow_auto_topic_creation
 }
 
 fn wanted(version: i16, request: &MetadataRequest) -> Result<Wanted, ErrorCode> {
