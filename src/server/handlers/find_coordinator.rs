@@ -11,11 +11,17 @@ use crate::request_context::RequestContext;
 /// First version that asks for several keys at once. Source: KIP-699.
 const BATCHED: i16 = 4;
 
+/// What a key names. Source: `FindCoordinatorRequest.CoordinatorType`.
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
+
 pub(crate) fn handle(
     ctx: &RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
-    let error = ErrorCode::CoordinatorNotAvailable;
+    let has_type = ctx.api_version == 0 || matches!(request.key_type, GROUP | TRANSACTION);
+    let error =
+        if has_type { ErrorCode::CoordinatorNotAvailable } else { ErrorCode::InvalidRequest };
     let nobody = messages::BrokerId(-1);
     let response = FindCoordinatorResponse::default();
     if ctx.api_version < BATCHED {
