@@ -28,7 +28,8 @@ pub(crate) async fn handle(
     match request.transactional_id.as_ref().map(|id| id.as_str()) {
         None => {}
         Some("") => return refused(ErrorCode::InvalidRequest),
-        Some(_) => return refused(ErrorCode::CoordinatorNotAvailable),
+        // What a broker says that does not coordinate the id: clients look for one that does, and wait.
+        Some(_) => return refused(ErrorCode::NotCoordinator),
     }
     match broker.producer_ids.next().await {
         Ok(id) => InitProducerIdResponse::default()
