@@ -454,6 +454,8 @@ impl ControllerHandle {
             async move {
                 let error = match &name {
                     None if id.is_some() => ErrorCode::UnknownTopicId,
+                    // Kafka looks for it among the topics that may be deleted.
+                    None => ErrorCode::TopicAuthorizationFailed,
                     Some(name) if known => self.mark_for_deletion(name).await,
                     _ => ErrorCode::UnknownTopicOrPartition,
                 };
