@@ -20,6 +20,9 @@ pub enum ProduceVersionError {
     /// Zstd before version 7 (UNSUPPORTED_COMPRESSION_TYPE).
     #[error("Produce requests with version {0} are not allowed to use ZStandard compression")]
     Zstd(i16),
+    /// A codec that does not exist, before version 7: Kafka fails on it, and with it the request (UNKNOWN_SERVER_ERROR).
+    #[error("Unknown compression type")]
+    Codec,
     /// More than one batch (INVALID_RECORD).
     #[error(
         "Produce requests with version {0} are only allowed to contain exactly one record batch \
@@ -42,8 +45,12 @@ pub fn check(version: i16, records: &[u8]) -> Result<(), ProduceVersionError> {
     if first.magic != 2 {
         return Err(ProduceVersionError::Magic(version));
     }
-    if version < 7 && first.codec == Some(Codec::Zstd) {
-        return Err(ProduceVersionError::Zstd(version));
+    if version < 7 {
+        match first.codec {
+            None => return Err(ProduceVersionError::Codec),
+            Some(Codec::Zstd) => return Err(ProduceVersionError::Zstd(version)),
+            Some(_) => {}
+        }
     }
     match batches.next() {
         None => Ok(()),

@@ -71,6 +71,7 @@ pub(crate) fn of_produce_version(error: &ProduceVersionError) -> Refusal {
         ProduceVersionError::NoBatch(_)
         | ProduceVersionError::Magic(_)
         | ProduceVersionError::SeveralBatches(_) => ErrorCode::InvalidRecord,
+        ProduceVersionError::Codec => ErrorCode::UnknownServerError,
         ProduceVersionError::Zstd(_) => ErrorCode::UnsupportedCompressionType,
         ProduceVersionError::Corrupt(_) => ErrorCode::CorruptMessage,
     })

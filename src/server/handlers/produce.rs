@@ -25,7 +25,7 @@ use network::service::{Response, Step};
 use record::{
     batch::{BatchError, Batches, LOG_OVERHEAD},
     entry::LENGTH_UP_TO_MAGIC,
-    produce_version,
+    produce_version::{self, ProduceVersionError},
     validate::{self, Rules, Work},
 };
 use replication::partition::{ChangeWaiter, Partition};
@@ -42,6 +42,8 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 
 /// First version that carries exactly one batch for each partition.
 const ONE_BATCH: i16 = 3;
+/// First version that may carry every codec.
+const ANY_CODEC: i16 = 7;
 
 /// The result for one partition, before the wait for acks.
 struct Outcome {
@@ -118,21 +120,29 @@ fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
     None
 }
 
-/// Versions before 3 may carry several batches, and one that cannot be read fails the others as well, once topics and
-/// partitions are known. Source: `ReplicaManager.handleProduceAppend`.
+/// What fails the others as well, once topics and partitions are known: in versions before 3, which may carry several
+/// batches, one that cannot be read; in versions before 7, which ask for the codec, one with none that exists.
+/// Source: `ReplicaManager.handleProduceAppend`, `ProduceRequest.validateRecords`.
 fn refusal_of_old(
     broker: &Broker,
     ctx: &RequestContext,
     names: &[TopicName],
     named: &[(usize, &PartitionProduceData)],
 ) -> Option<Refusal> {
-    if ctx.api_version >= ONE_BATCH {
+    if ctx.api_version >= ANY_CODEC {
         return None;
     }
     let snapshot = broker.metadata.load();
-    let known = named
+    let mut known = named
         .iter()
         .filter(|(topic, data)| snapshot.partition(&names[*topic], data.index).is_some());
+    if ctx.api_version >= ONE_BATCH {
+        let has_no_codec = known.any(|(_, data)| {
+            let records = data.records.as_deref().unwrap_or_default();
+            produce_version::check(ctx.api_version, records) == Err(ProduceVersionError::Codec)
+        });
+        return has_no_codec.then(|| Refusal::of(ErrorCode::UnknownServerError));
+    }
     let records = known.filter_map(|(_, data)| data.records.as_ref());
     let unreadable = records.flat_map(|records| Batches::new(records)).find_map(|batch| {
         let error = batch.err()?;
