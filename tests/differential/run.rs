@@ -42,6 +42,8 @@ pub(crate) struct Run<'a> {
     found: BTreeMap<String, usize>,
     accepted: BTreeMap<String, usize>,
     missing: BTreeSet<String>,
+    /// A broker that is gone: there is nothing to compare with any more.
+    is_over: bool,
 }
 
 struct Case {
@@ -65,6 +67,7 @@ impl<'a> Run<'a> {
             found: BTreeMap::new(),
             accepted: BTreeMap::new(),
             missing: BTreeSet::new(),
+            is_over: false,
         }
     }
 
@@ -140,6 +143,9 @@ impl<'a> Run<'a> {
         // Bodies name the fresh topic, so that they are made again for each case that has its own.
         let count = self.cases(api, version, schema, scenario, left).len();
         for index in self.chosen(count) {
+            if self.is_over {
+                return;
+            }
             if scenario.fresh == Fresh::PerCase || !is_fresh {
                 self.fresh_names += 1;
                 self.names.fresh = format!("{}-t{}", self.names.run, self.fresh_names);
@@ -271,6 +277,12 @@ impl<'a> Run<'a> {
         };
         let kafka = receive(&mut self.kafka, &bodies[0]);
         let ours = receive(&mut self.ours, &bodies[1]);
+        for (side, outcome) in [("Kafka", &kafka), ("our broker", &ours)] {
+            if *outcome == Outcome::Dead && !self.is_over {
+                println!("OVER: {side} does not listen any more");
+                self.is_over = true;
+            }
+        }
         (kafka, ours)
     }
 
@@ -372,7 +384,7 @@ impl<'a> Run<'a> {
         for (kind, count) in &self.found {
             println!("  {count:5} x {kind}");
         }
-        is_whole && self.found.is_empty() && self.missing.is_empty()
+        is_whole && !self.is_over && self.found.is_empty() && self.missing.is_empty()
     }
 }
 

@@ -101,13 +101,12 @@ pub(crate) fn all() -> Vec<Scenario> {
 
 fn coordinators() -> Vec<Scenario> {
     vec![
-        Scenario {
-            ..Scenario::new(
-                ApiKey::InitProducerId,
-                "idempotent",
-                |_, _| json!({"TransactionalId": null, "TransactionTimeoutMs": 60000, "ProducerId": -1, "ProducerEpoch": -1}),
-            )
-        },
+        // Asked again a moment later, since Kafka fetches its first ids while it refuses to give any.
+        Scenario::read(
+            ApiKey::InitProducerId,
+            "idempotent",
+            |_, _| json!({"TransactionalId": null, "TransactionTimeoutMs": 60000, "ProducerId": -1, "ProducerEpoch": -1}),
+        ),
         Scenario::new(
             ApiKey::FindCoordinator,
             "group",

@@ -36,6 +36,8 @@ pub(crate) enum Outcome {
     Silence,
     /// An answer that the codec cannot read.
     Unreadable(String),
+    /// Nobody listens any more: the broker has died.
+    Dead,
 }
 
 /// A broker under comparison.
@@ -117,9 +119,11 @@ impl Side {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Outcome::Silence
             }
+            // The frame is asked of a new connection where the old one could not even be written to.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Outcome::Dead,
             Err(_) => Outcome::Closed,
         };
-        if matches!(outcome, Outcome::Closed | Outcome::Silence) {
+        if matches!(outcome, Outcome::Closed | Outcome::Silence | Outcome::Dead) {
             self.hang_up();
         }
         outcome
