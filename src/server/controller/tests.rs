@@ -380,6 +380,16 @@ async fn a_topic_that_a_client_asks_for_is_created() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_does_not_hold_up_the_topic_it_asked_for() {
+    let cluster = cluster().await;
+    cluster.zk.disconnect();
+    let asked = cluster.controller.auto_create_topic("t");
+    assert!(tokio::time::timeout(Duration::from_secs(1), asked).await.is_err());
+    cluster.zk.reconnect();
+    assert_eq!(cluster.controller.auto_create_topic("t").await, ErrorCode::LeaderNotAvailable);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_offsets_topic_has_its_own_configs() {
     let one = [("offsets.topic.replication.factor", "1"), ("offsets.topic.num.partitions", "5")];
     let cluster = cluster_with(&one).await;

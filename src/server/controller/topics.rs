@@ -23,6 +23,7 @@ use controller::{
 };
 use futures_util::{StreamExt, stream};
 use metadata::{placement::Start, snapshot::ClusterSnapshot};
+use parking_lot::Mutex;
 use rand::Rng;
 use tracing::info;
 use zk::{
@@ -50,6 +51,19 @@ pub struct Request {
     pub timeout_ms: i32,
     /// Whether only to check.
     pub validate_only: bool,
+}
+
+/// The name of a topic that is being created for a client. It is forgotten however that ends: with the client's
+/// connection, too.
+struct UnderWay<'a> {
+    creating: &'a Mutex<HashSet<String>>,
+    name: &'a str,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.creating.lock().remove(self.name);
+    }
 }
 
 /// What became of a topic to create.
@@ -300,10 +314,9 @@ impl ControllerHandle {
         if !self.inner.creating.lock().insert(name.to_owned()) {
             return ErrorCode::UnknownTopicOrPartition;
         }
+        let _under_way = UnderWay { creating: &self.inner.creating, name };
         let topic = on_demand(name, &self.inner.settings.config);
-        let result = self.create_topic(&topic, false).await;
-        self.inner.creating.lock().remove(name);
-        match result {
+        match self.create_topic(&topic, false).await {
             Ok(_) => ErrorCode::LeaderNotAvailable,
             Err(error) if error.code == ErrorCode::TopicAlreadyExists => {
                 ErrorCode::LeaderNotAvailable
