@@ -35,6 +35,7 @@ pub(crate) const MASKS: &[(&str, &str)] = &[
         "a batch cut off at the end, Fetch below version 4",
         "Kafka fills converted records up to the size of the unconverted with one; no reader looks at it",
     ),
+    ("times in batch_index_error_message", "the bounds of timestamps are counted from now"),
     ("ports and directories in texts", "as above"),
     (
         "order of topics, partitions, configs and the like",
@@ -44,6 +45,8 @@ pub(crate) const MASKS: &[(&str, &str)] = &[
 
 /// How far from now a time may be.
 const NOW_MS: i64 = 600_000;
+/// How far from now a bound of timestamps may be: Kafka's default is an hour.
+const BOUND_MS: i64 = 2 * 3_600_000;
 
 /// Replaces what cannot be the same, and sorts what has no order.
 pub(crate) fn mask(asked: (ApiKey, i16), side: &Side, requested: &str, tree: &mut Tree) {
@@ -103,6 +106,9 @@ fn mask_value(side: &Side, requested: &str, port: &str, field: &str, value: &mut
         }
         _ => {
             if let Tree::Text(text) = value {
+                if field == "batch_index_error_message" {
+                    *text = without_now(text);
+                }
                 for (secret, name) in &side.texts {
                     *text = text.replace(secret, name);
                 }
@@ -111,6 +117,17 @@ fn mask_value(side: &Side, requested: &str, port: &str, field: &str, value: &mut
         }
     };
     *value = Tree::Word(masked);
+}
+
+/// A text in which the times around now are told as such: the bounds that a timestamp had to keep.
+fn without_now(text: &str) -> String {
+    let number = regex::Regex::new(r"\d{13}").expect("a pattern");
+    let now = clock::wall_clock().0;
+    let name = |time: &regex::Captures| match time[0].parse::<i64>() {
+        Ok(time) if (now - time).abs() < BOUND_MS => "<now>".to_owned(),
+        _ => time[0].to_owned(),
+    };
+    number.replace_all(text, &name).into_owned()
 }
 
 /// Names and numbers first, so that elements meet their like.

@@ -1,9 +1,6 @@
 //! Asks both brokers the same and compares what they say.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::clock;
 use kafka_protocol::messages::ApiKey;
@@ -140,29 +137,30 @@ impl<'a> Run<'a> {
         let label = format!("{} v{version} {}", api.name, scenario.name);
         let mut is_fresh = false;
         let mut number = 0;
-        // Bodies name the fresh topic, so that they are made again for each case that has its own.
-        let count = self.cases(api, version, schema, scenario, left).len();
-        for index in self.chosen(count) {
+        let mut cases = self.cases(api, version, schema, scenario, left);
+        for index in self.chosen(cases.len()) {
             if self.is_over {
                 return;
             }
-            if scenario.fresh == Fresh::PerCase || !is_fresh {
+            let renews = scenario.fresh == Fresh::PerCase || !is_fresh;
+            if renews {
                 self.fresh_names += 1;
                 self.names.fresh = format!("{}-t{}", self.names.run, self.fresh_names);
+                // The bodies name the topic.
+                cases = self.cases(api, version, schema, scenario, &mut BTreeSet::new());
             }
-            let mut ignored = BTreeSet::new();
-            let case = self.cases(api, version, schema, scenario, &mut ignored).swap_remove(index);
+            let case = &cases[index];
             let place = format!("{label}/{}", case.name);
             if self.options.case.as_ref().is_some_and(|wanted| !place.contains(wanted)) {
                 continue;
             }
-            if scenario.fresh == Fresh::PerCase || !is_fresh {
+            if renews {
                 for step in (scenario.before)(&self.names, version) {
                     self.step(&step, &place);
                 }
             }
             number += 1;
-            let mut equal = self.case(api, version, schema, scenario, &case, &place);
+            let mut equal = self.case(api, version, schema, scenario, case, &place);
             for step in (scenario.after)(&self.names, version) {
                 equal &= self.step(&step, &format!("{place} and then"));
             }
@@ -321,16 +319,12 @@ impl<'a> Run<'a> {
             let count = self.found.entry(kind.clone()).or_default();
             *count += 1;
             if *count <= SHOWN_MAX || self.options.all {
-                let mut text = format!("DIFFERENCE {place}\n  {kind}\n");
-                if !shown {
-                    let _ = writeln!(text, "  request v{version} {request}");
-                    if let Some((kafka, ours)) = &outcomes {
-                        let _ =
-                            writeln!(text, "  kafka   {}\n  ours    {}", show(kafka), show(ours));
-                    }
+                println!("DIFFERENCE {place}\n  {kind}");
+                if let Some((kafka, ours)) = outcomes.as_ref().filter(|_| !shown) {
+                    println!("  request v{version} {request}");
+                    println!("  kafka   {}\n  ours    {}", show(kafka), show(ours));
                     shown = true;
                 }
-                print!("{text}");
             }
         }
         equal
