@@ -280,9 +280,10 @@ impl Log {
         if self.check_usable(&writer).is_err() {
             return Ok(false);
         }
+        // First, since on a full disk it makes the room that the rest needs.
+        self.delete_due_files(&mut writer, now);
         let result = self.maintain_files(&mut writer, sync);
         self.noting(result)?;
-        self.delete_due_files(&mut writer, now);
         Ok(!writer.deletions.is_empty())
     }
 

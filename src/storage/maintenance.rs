@@ -108,9 +108,11 @@ impl LogManager {
         };
         let sync_each = logs.len() <= SYNC_EACH_MAX;
         for log in &logs {
-            // Faults are noted by the log: its directory is offline then.
+            // Faults are noted by the log: its directory is offline then, or full, and it is tried again.
             let flushed = log.flush_sealed();
-            if let (Ok(()), Ok(true)) = (flushed, log.maintain(now, sync_each)) {
+            let maintained = log.maintain(now, sync_each);
+            let is_online = !log.log_directory().is_offline();
+            if is_online && (flushed.is_err() || !matches!(maintained, Ok(false))) {
                 self.shared.want_attention(log.partition());
             }
         }

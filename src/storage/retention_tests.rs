@@ -228,6 +228,23 @@ fn retention_deletes_by_size_and_time_what_is_replicated() {
 }
 
 #[test]
+fn deleted_files_go_though_the_disk_takes_nothing_else() {
+    let folder = Folder::new();
+    let config = LogConfig { retention_bytes: 2000, file_delete_delay_ms: 0, ..small_segments() };
+    let log = folder.create(config);
+    fill(&log, 40);
+    log.set_high_watermark(Offset(40));
+    log.delete_old_segments(NOW).unwrap();
+    let deleted = || folder.file_names().iter().filter(|name| name.ends_with(".deleted")).count();
+    assert!(deleted() > 2);
+    // What stands in the way of the epochs' file fails as a full disk does.
+    std::fs::create_dir(folder.log_path().join("leader-epoch-checkpoint.tmp")).unwrap();
+    log.assign_leader_epoch(LeaderEpoch(7));
+    assert!(log.maintain(Timestamp(i64::MAX), true).is_err());
+    assert_eq!(deleted(), 0);
+}
+
+#[test]
 fn segments_without_timestamps_count_by_the_age_of_their_files() {
     let folder = Folder::new();
     let log = folder.create(LogConfig { retention_ms: 1000, ..small_segments() });
