@@ -65,6 +65,16 @@ pub(crate) fn of_unreadable_batch(error: BatchError) -> Refusal {
     Refusal { message: Some(error.to_string()), ..Refusal::of(ErrorCode::CorruptMessage) }
 }
 
+/// Records of a transaction that nobody vouches for, since there is no coordinator yet. Retriable; as Kafka answers while it
+/// cannot reach the coordinator. Source: KIP-890.
+pub(crate) fn unverified_transaction() -> Refusal {
+    let message = format!(
+        "Unable to verify the partition has been added to the transaction. Underlying error: {}",
+        ErrorCode::CoordinatorNotAvailable
+    );
+    Refusal { message: Some(message), ..Refusal::of(ErrorCode::NotEnoughReplicas) }
+}
+
 /// Records that the version of a produce request may not carry.
 pub(crate) fn of_produce_version(error: &ProduceVersionError) -> Refusal {
     Refusal::of(match error {

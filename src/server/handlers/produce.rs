@@ -23,7 +23,7 @@ use kafka_protocol::messages::{
 };
 use network::service::{Response, Step};
 use record::{
-    batch::{BatchError, Batches, LOG_OVERHEAD},
+    batch::{Batch, BatchError, Batches, LOG_OVERHEAD},
     entry::LENGTH_UP_TO_MAGIC,
     produce_version::{self, ProduceVersionError},
     validate::{self, Rules, Work},
@@ -151,6 +151,12 @@ fn refusal_of_old(
     unreadable.map(errors::of_unreadable_batch)
 }
 
+/// Whether the records would become part of a transaction, which only its coordinator can vouch for.
+fn is_transactional(records: &[u8]) -> bool {
+    let is_part = |batch: Batch| batch.header.is_transactional && batch.header.has_producer();
+    Batches::new(records).flatten().any(is_part)
+}
+
 /// Whether the size of the first batch is so large that Kafka's arithmetic on it fails.
 fn claims_too_much(records: &Bytes) -> bool {
     let size: Option<&[u8; 4]> = records.get(8..LOG_OVERHEAD).and_then(<[u8]>::first_chunk);
@@ -238,6 +244,9 @@ fn append_checked(
     let records = data.records.clone().unwrap_or_default();
     let allowed = produce_version::check(ctx.api_version, &records);
     allowed.map_err(|error| errors::of_produce_version(&error))?;
+    if is_transactional(&records) {
+        return Err(errors::unverified_transaction());
+    }
     if !matches!(acks, -1..=1) {
         return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
     }
