@@ -17,6 +17,15 @@ pub(crate) struct Mutant {
 pub(crate) struct Extra {
     pub(crate) field: &'static str,
     pub(crate) values: Vec<Value>,
+    /// What the values are called; those that have no name are called as they are.
+    pub(crate) labels: Vec<&'static str>,
+}
+
+impl Extra {
+    /// Values that speak for themselves.
+    pub(crate) fn of(field: &'static str, values: Vec<Value>) -> Extra {
+        Extra { field, values, labels: Vec::new() }
+    }
 }
 
 /// What is not wanted, by the end of the field's path and the value's text.
@@ -68,13 +77,16 @@ impl Walk<'_> {
     }
 
     fn field(&mut self, field: &FieldSchema, current: Option<&Value>, path: &Path, name: &str) {
-        let mut values = edges(&field.kind, current, self.is_flexible);
-        for extra in self.extras.iter().filter(|extra| extra.field == field.name) {
-            values.extend(extra.values.iter().cloned());
-        }
-        for value in values {
+        for value in edges(&field.kind, current, self.is_flexible) {
             if Some(&value) != current {
                 self.push(name, &value.to_string(), path, &value);
+            }
+        }
+        let extras = self.extras;
+        for extra in extras.iter().filter(|extra| extra.field == field.name) {
+            for (index, value) in extra.values.iter().enumerate() {
+                let label = extra.labels.get(index).map(|label| (*label).to_owned());
+                self.push(name, &label.unwrap_or_else(|| value.to_string()), path, value);
             }
         }
         let prefix = format!("{name}.");

@@ -1,7 +1,7 @@
 //! The same requests to a real Kafka 3.9.1 and to this broker: every API that is built, in every version, every field
 //! with its default, its edges and wrong values. The decoded answers must be equal field by field.
 //!
-//! `cargo run --release -p tests --bin differential -- [--short] [--api NAME]... [--version N] [--case TEXT] [--all]
+//! `cargo run --release -p tests --bin differential -- [--short] [--api NAME]... [--version N] [--case TEXT] [--all | --show]
 //! [--kafka HOST:PORT --ours HOST:PORT] [--peer SCRIPT] [--dir DIR]`
 //! Without addresses it starts both: Kafka by `tests/peer/peer`, ours from `target/release/odradek` (or ODRADEK_BINARY).
 
@@ -25,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) short: bool,
     /// Shows every difference, not each kind twice.
     pub(crate) all: bool,
+    /// Shows what Kafka answers to every case.
+    pub(crate) show: bool,
     apis: Vec<String>,
     pub(crate) version: Option<i16>,
     pub(crate) case: Option<String>,
@@ -77,6 +79,7 @@ fn options() -> Result<Options, String> {
     let mut options = Options {
         short: false,
         all: false,
+        show: false,
         apis: Vec::new(),
         version: None,
         case: None,
@@ -93,6 +96,7 @@ fn options() -> Result<Options, String> {
         match word.as_str() {
             "--short" => options.short = true,
             "--all" => options.all = true,
+            "--show" => options.show = true,
             "--api" => options.apis.push(value()?),
             "--version" => {
                 options.version = Some(value()?.parse().map_err(|_| "--version N".to_owned())?);

@@ -119,7 +119,7 @@ pub(crate) fn samples(magic: i8) -> Vec<(&'static str, Vec<u8>)> {
             batch
         }),
     ];
-    let changed: [(&str, usize, &[u8]); 22] = [
+    let changed: [(&str, usize, &[u8]); 29] = [
         ("base offset 5", 0, &[0, 0, 0, 0, 0, 0, 0, 5]),
         ("base offset -1", 0, &[0xff; 8]),
         ("length 0", 8, &[0; 4]),
@@ -142,6 +142,14 @@ pub(crate) fn samples(magic: i8) -> Vec<(&'static str, Vec<u8>)> {
         ("producer without epoch", 43, &[0, 0, 0, 0, 0, 0, 0, 3]),
         ("no records", 57, &[0; 4]),
         ("three records", 57, &[0, 0, 0, 3]),
+        // The first record begins at 61, the second at 80: length, attributes, deltas of time and offset, key, value.
+        ("record too long", 61, &[0x7e]),
+        ("record too short", 61, &[0x02]),
+        ("varint without an end", 61, &[0xff; 12]),
+        ("record's attributes", 62, &[0x7f]),
+        ("offset deltas 0 and 0", 83, &[0]),
+        ("offset deltas 0 and 2", 83, &[4]),
+        ("timestamps before the base", 82, &[0x13]),
     ];
     samples.extend(changed.iter().map(|(name, at, bytes)| (*name, patched(*at, bytes))));
     samples.push(("transactional", transactional(1)));

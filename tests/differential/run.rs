@@ -299,6 +299,9 @@ impl<'a> Run<'a> {
         let api_name = place.split(' ').next().unwrap_or_default();
         let asked = Asked { api: api_name, name: place, request };
         let equal = differences.is_empty();
+        if let (true, Some((kafka, _))) = (self.options.show, &outcomes) {
+            println!("CASE {place}\n  request v{version} {request}\n  kafka   {}", show(kafka));
+        }
         let mut shown = false;
         for difference in differences {
             if let Some(name) = rules::accepted(&self.deviations, &asked, &difference) {

@@ -36,14 +36,23 @@ pub(crate) trait SideValues {
 /// A place in a request: positions of fields, and of elements of arrays.
 pub(crate) type Path = Vec<usize>;
 
-/// Builds a struct. Fields that the version lacks are passed over; those that the JSON lacks are zero, or empty.
+/// Builds a struct. Fields that the version lacks are passed over; those that the JSON lacks are zero, null or empty.
 pub(crate) fn build(schema: &[FieldSchema], json: &Json) -> Value {
     let field = |field: &FieldSchema| match json.get(field.name) {
         Some(json) => Some(value(&field.kind, json)),
         None if field.tag.is_some() => None,
-        None => Some(value(&field.kind, &Json::Null)),
+        None => Some(missing(field)),
     };
     Value::Fields(schema.iter().map(field).collect())
+}
+
+fn missing(field: &FieldSchema) -> Value {
+    match field.kind {
+        Kind::Fixed(_) | Kind::Struct(_) => value(&field.kind, &Json::Null),
+        _ if field.nullable => Value::Null,
+        Kind::String | Kind::Bytes => Value::Raw(Vec::new()),
+        Kind::FixedArray(_) | Kind::StringArray | Kind::StructArray(_) => Value::List(Vec::new()),
+    }
 }
 
 fn value(kind: &Kind, json: &Json) -> Value {

@@ -17,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
                 let world = |name: &str| Value::Text(names.world(name));
                 let mut names = ["times", "segments"].map(world).to_vec();
                 names.push(Value::Text("1".to_owned()));
-                vec![Extra { field: "ResourceName", values: names }]
+                vec![Extra::of("ResourceName", names)]
             },
             ..Scenario::read(ApiKey::DescribeConfigs, "topic", |names, _| {
                 json!({
@@ -29,7 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario {
             extras: |_, _| {
                 let values = ["0", "2", "-1", "99999999999"].map(|id| Value::Text(id.to_owned()));
-                vec![Extra { field: "ResourceName", values: values.into() }]
+                vec![Extra::of("ResourceName", values.into())]
             },
             ..Scenario::read(ApiKey::DescribeConfigs, "broker", |_, _| {
                 json!({
@@ -57,7 +57,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             extras: |_, _| {
                 let values =
                     ["delete", "compact,delete"].map(|value| Value::Text(value.to_owned()));
-                vec![Extra { field: "Value", values: values.into() }]
+                vec![Extra::of("Value", values.into())]
             },
             more: |names, version| if version == 1 { every_value(names) } else { Vec::new() },
             ..Scenario::new(ApiKey::IncrementalAlterConfigs, "topic", |names, _| {

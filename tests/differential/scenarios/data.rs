@@ -72,8 +72,9 @@ fn produce_body(names: &Names, version: i16, acks: i16) -> Json {
 
 fn samples(_: &Names, version: i16) -> Vec<Extra> {
     let samples = records::samples(records::magic_of(version));
-    let values = samples.into_iter().map(|(_, bytes)| Value::Raw(bytes)).collect();
-    vec![Extra { field: "Records", values }]
+    let (labels, values) =
+        samples.into_iter().map(|(name, bytes)| (name, Value::Raw(bytes))).unzip();
+    vec![Extra { field: "Records", values, labels }]
 }
 
 /// Each sample alone in a request: a topic of its own config.
@@ -104,11 +105,24 @@ fn producing() -> Vec<Scenario> {
             before: two_partitions,
             extras: |names, _| {
                 let text = |name: String| Value::Text(name);
-                vec![Extra { field: "Name", values: vec![text(names.world("orders"))] }]
+                vec![Extra::of("Name", vec![text(names.world("orders"))])]
             },
             skip: |path, value| ends(path, "Records") && *value == Value::Null,
             ..Scenario::new(ApiKey::Produce, "acks=all", |names, version| {
                 produce_body(names, version, -1)
+            })
+        },
+        Scenario {
+            versions: (3, i16::MAX),
+            mutates: false,
+            before: two_partitions,
+            after: fetched,
+            ..Scenario::new(ApiKey::Produce, "transaction", |names, version| {
+                let mut body = produce_body(names, version, 1);
+                body["TransactionalId"] = json!(names.world("tx"));
+                body["TopicData"][0]["PartitionData"][0]["Records"] =
+                    json!(hex(&records::transactional(1)));
+                body
             })
         },
         of_config("log append time", |names, _| {
@@ -162,7 +176,7 @@ fn producing() -> Vec<Scenario> {
                     batch(2, 1, 1),
                     batch(2, i32::MAX, 2),
                 ];
-                vec![Extra { field: "Records", values }]
+                vec![Extra::of("Records", values)]
             },
             ..Scenario::new(ApiKey::Produce, "sequences", |names, version| {
                 let mut body = produce_body(names, version, 1);
@@ -179,13 +193,10 @@ fn producing() -> Vec<Scenario> {
                 steps
             },
             extras: |names, _| {
-                vec![Extra {
-                    field: "Name",
-                    values: vec![
-                        Value::Text(names.world("compact")),
-                        Value::Text(names.world("start")),
-                    ],
-                }]
+                vec![Extra::of(
+                    "Name",
+                    vec![Value::Text(names.world("compact")), Value::Text(names.world("start"))],
+                )]
             },
             after: fetched,
             ..Scenario::new(ApiKey::DeleteRecords, "before", |names, _| {
@@ -224,17 +235,11 @@ fn fetching() -> Vec<Scenario> {
                 let world = |name: &str| Value::Text(names.world(name));
                 let id = |name: &str| Value::TopicId(names.world(name));
                 vec![
-                    Extra { field: "FetchOffset", values: number(&[5, 8, 9, 10]) },
-                    Extra { field: "PartitionMaxBytes", values: number(&[50, 100, 150, 300]) },
-                    Extra { field: "MaxBytes", values: number(&[50, 100, 150, 300]) },
-                    Extra {
-                        field: "Topic",
-                        values: ["times", "zstd", "start", "segments"].map(world).into(),
-                    },
-                    Extra {
-                        field: "TopicId",
-                        values: ["times", "zstd", "start", "segments"].map(id).into(),
-                    },
+                    Extra::of("FetchOffset", number(&[5, 8, 9, 10])),
+                    Extra::of("PartitionMaxBytes", number(&[50, 100, 150, 300])),
+                    Extra::of("MaxBytes", number(&[50, 100, 150, 300])),
+                    Extra::of("Topic", ["times", "zstd", "start", "segments"].map(world).into()),
+                    Extra::of("TopicId", ["times", "zstd", "start", "segments"].map(id).into()),
                 ]
             },
             ..Scenario::read(ApiKey::Fetch, "records", |names, _| {
@@ -326,11 +331,8 @@ fn looking_up() -> Vec<Scenario> {
                     [0, 5, 10, 20, 21].map(|after| Value::Number(FIRST_TIMESTAMP + after));
                 let world = |name: &str| Value::Text(names.world(name));
                 vec![
-                    Extra { field: "Timestamp", values: offsets.into() },
-                    Extra {
-                        field: "Name",
-                        values: ["times", "start", "segments", "compact"].map(world).into(),
-                    },
+                    Extra::of("Timestamp", offsets.into()),
+                    Extra::of("Name", ["times", "start", "segments", "compact"].map(world).into()),
                 ]
             },
             ..Scenario::read(ApiKey::ListOffsets, "by time", |names, _| {
@@ -346,10 +348,7 @@ fn looking_up() -> Vec<Scenario> {
         Scenario {
             extras: |names, _| {
                 let world = |name: &str| Value::Text(names.world(name));
-                vec![Extra {
-                    field: "Name",
-                    values: ["times", "start", "segments", "compact"].map(world).into(),
-                }]
+                vec![Extra::of("Name", ["times", "start", "segments", "compact"].map(world).into())]
             },
             ..Scenario::read(ApiKey::ListOffsets, "ends", |names, _| {
                 let partition = |timestamp: i64| json!({"PartitionIndex": 0, "CurrentLeaderEpoch": 0, "Timestamp": timestamp, "MaxNumOffsets": 3});
@@ -363,7 +362,7 @@ fn looking_up() -> Vec<Scenario> {
         Scenario {
             extras: |names, _| {
                 let world = |name: &str| Value::Text(names.world(name));
-                vec![Extra { field: "Topic", values: ["start", "segments"].map(world).into() }]
+                vec![Extra::of("Topic", ["start", "segments"].map(world).into())]
             },
             ..Scenario::read(ApiKey::OffsetForLeaderEpoch, "epochs", |names, _| {
                 json!({

@@ -122,9 +122,7 @@ fn creating() -> Vec<Scenario> {
             fresh: Fresh::PerCase,
             skip: is_too_many,
             after: described,
-            extras: |names, _| {
-                vec![Extra { field: "Name", values: vec![Value::Text(names.world("orders"))] }]
-            },
+            extras: |names, _| vec![Extra::of("Name", vec![Value::Text(names.world("orders"))])],
             ..Scenario::new(ApiKey::CreateTopics, "counted", |names, _| {
                 json!({
                     "Topics": [{
@@ -216,14 +214,14 @@ fn deleting() -> Vec<Scenario> {
             },
             extras: |names, _| {
                 vec![
-                    Extra { field: "TopicId", values: vec![Value::TopicId(names.fresh.clone())] },
-                    Extra {
-                        field: "TopicNames",
-                        values: vec![Value::List(vec![
+                    Extra::of("TopicId", vec![Value::TopicId(names.fresh.clone())]),
+                    Extra::of(
+                        "TopicNames",
+                        vec![Value::List(vec![
                             Value::Text(names.fresh.clone()),
                             Value::Text("unknown".to_owned()),
                         ])],
-                    },
+                    ),
                 ]
             },
             ..Scenario::new(ApiKey::DeleteTopics, "named", |names, _| {
