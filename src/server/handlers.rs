@@ -39,6 +39,7 @@ use kafka_protocol::{
 use network::service::{Request, Response, Step};
 use protocol::frame;
 use storage::log_read::Region;
+use tracing::debug;
 
 use crate::{
     broker::Broker, handlers::fetch_response::NodeEndpoint, request_context::RequestContext,
@@ -65,6 +66,16 @@ pub(crate) fn start(broker: &Arc<Broker>, request: Request) -> Step {
     let Request { api, api_version, correlation_id, client_id, body, connection } = request;
     let ctx = RequestContext { api, api_version, correlation_id, client_id, connection };
     broker.metrics.request(api);
+    debug!(
+        target: "kafka.request.logger",
+        api = ctx.api.name,
+        version = ctx.api_version,
+        correlation_id = ctx.correlation_id,
+        client_id = &*ctx.client_id,
+        connection = ctx.connection.id,
+        bytes = body.len(),
+        "request"
+    );
     let mut body = body;
     match dispatch(broker, ctx, &mut body) {
         Ok(step) => step,

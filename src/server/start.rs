@@ -57,6 +57,8 @@ use crate::{
 
 /// Requests of the controller to this broker that wait to be carried out.
 const CONTROLLER_REQUESTS_MAX: usize = 1024;
+/// How long the broker's own tasks may take to end when it stops.
+const TASKS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long connections may take to send their last answers.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
 /// How often loading says how far it is.
@@ -169,9 +171,13 @@ impl Running {
     pub async fn stop(self) {
         self.network.stop(DRAIN_AT_MOST).await;
         self.stop.cancel();
-        for task in self.tasks {
-            // One that panicked has said so.
-            let _ = task.await;
+        let deadline = clock::now() + TASKS_AT_MOST;
+        for mut task in self.tasks {
+            // One that panicked has said so. One that waits for a ZooKeeper that is away is ended: what it holds there
+            // goes with the session.
+            if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
+                task.abort();
+            }
         }
         let (logs, background) = (self.broker.logs.clone(), self.background);
         let closed = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,8 @@
 //! Two things the broker keeps an eye on: the version of `/feature`, and log directories that fail.
 
 use std::{
+    collections::HashSet,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -45,10 +47,20 @@ pub(crate) async fn features(broker: Arc<Broker>, stop: CancellationToken) {
     }
 }
 
-/// Waits until no log directory is left; tells the controller of each that fails before.
+/// Waits until no log directory is left; tells the controller of each that fails before, and of each that was full and
+/// has room again: partitions that could not be made meanwhile are tried again then.
 pub(crate) async fn directories(broker: &Broker) -> String {
+    let mut were_full = HashSet::new();
     loop {
         tokio::time::sleep(DIRECTORY_CHECK).await;
+        for directory in broker.logs.directories() {
+            let path = directory.path().to_owned();
+            if directory.is_full() && has_no_room(&path) {
+                were_full.insert(path);
+            } else if were_full.remove(&path) && !directory.is_offline() {
+                broker.controller.log_dir_failed();
+            }
+        }
         for (path, partitions) in broker.logs.take_failed() {
             error!(
                 target: "kafka.server.ReplicaManager",
@@ -63,6 +75,13 @@ pub(crate) async fn directories(broker: &Broker) -> String {
             return "Shutdown broker because all log dirs have failed".to_owned();
         }
     }
+}
+
+/// Whether a directory's disk has less than a small segment's room; one that cannot be asked has some.
+fn has_no_room(path: &Path) -> bool {
+    const ROOM_BYTES_MIN: u64 = 1 << 20;
+    let room = rustix::fs::statvfs(path).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    room.is_ok_and(|bytes| bytes < ROOM_BYTES_MIN)
 }
 
 /// Sets the gauges that nothing else keeps.

@@ -82,3 +82,14 @@ async fn a_hundred_expiries_end_with_one_registration_and_a_broker_that_serves()
     running.stop().await;
     assert!(observer.children(paths::BROKER_IDS, Watch::No).await.unwrap().is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_stops_cleanly_while_zookeeper_is_away() {
+    let (zookeeper, folder) = (FakeZooKeeper::new(), TempDir::new().unwrap());
+    let (running, store) = start(&zookeeper, &folder).await;
+    let observer = zookeeper.connect();
+    owned(&observer, &store, paths::CONTROLLER).await;
+    store.disconnect();
+    timeout(PATIENCE, running.stop()).await.expect("it stops");
+    assert!(folder.path().join("data/.kafka_cleanshutdown").exists());
+}
