@@ -523,6 +523,18 @@ mod tests {
     }
 
     #[test]
+    fn a_new_producer_has_no_epoch_below_none() {
+        let mut states = ProducerStates::default();
+        let below = batch(-2, 0, 0, 1);
+        assert!(matches!(
+            append(&mut states, below.clone()),
+            Err(ProducerError::InvalidEpoch { .. })
+        ));
+        assert!(states.check(&below, Origin::Replication).is_ok());
+        append(&mut states, batch(-1, 0, 0, 1)).unwrap();
+    }
+
+    #[test]
     fn transactions_hold_the_stable_offset_until_their_marker_is_replicated() {
         let mut states = ProducerStates::default();
         let begin = ProducerBatch { transactional: true, ..batch(0, 0, 10, 2) };
