@@ -125,13 +125,24 @@ pub(crate) fn endpoints(
 pub(crate) fn announce(config: &BrokerConfig, endpoints: &[Endpoint]) {
     for endpoint in endpoints {
         let (name, host, port) = (&endpoint.listener, &endpoint.host, endpoint.port);
-        info!(target: "kafka.server.KafkaServer", "clients of listener {name} are told to connect to {host}:{port}");
+        let address = host.parse::<IpAddr>();
+        // An address of IPv6 stands in brackets, so that the port can be told from it.
+        let shown = match address {
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            _ => host.clone(),
+        };
+        info!(target: "kafka.server.KafkaServer", "clients of listener {name} are told to connect to {shown}:{port}");
+        if address.as_ref().is_ok_and(IpAddr::is_unspecified) {
+            warn!(
+                target: "kafka.server.KafkaServer",
+                "listener {name} tells clients {shown}, which is no address to connect to; set advertised.listeners"
+            );
+        }
         let bound = config.listeners.iter().find(|listener| listener.name == *name);
         let bound_everywhere = bound.is_some_and(|bound| {
             matches!(bound.host.as_deref(), None | Some("" | "0.0.0.0" | "::"))
         });
-        let loopback = host == "localhost"
-            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
         if bound_everywhere && loopback {
             warn!(
                 target: "kafka.server.KafkaServer",
