@@ -3,8 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use common::clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,9 @@ use crate::traffic::{Counted, Traffic};
 
 /// How long to wait when the system has no descriptor or memory for one more connection.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long such an error is not said again: with `ulimit -n` reached, each try fails.
+const SAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// One listener.
 pub(crate) struct Acceptor {
@@ -38,6 +42,7 @@ impl Acceptor {
             shared.quotas.wait_for_slot(index).await;
             Ok::<_, io::Error>((socket, peer))
         };
+        let mut said_at = None;
         loop {
             let accepted = tokio::select! {
                 () = stopping.cancelled() => return,
@@ -46,7 +51,10 @@ impl Acceptor {
             let (socket, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::error!(listener = %name, %error, "Error while accepting connection");
+                    if said_at.is_none_or(|at: Instant| at.elapsed() >= SAY_AGAIN_AFTER) {
+                        said_at = Some(clock::now());
+                        tracing::error!(listener = %name, %error, "Error while accepting connection; it is tried again");
+                    }
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
