@@ -47,7 +47,7 @@ pub struct Leadership {
 pub struct NotEnoughReplicas {
     /// Size of the in-sync set.
     pub in_sync: usize,
-    /// `min.insync.replicas` of the topic.
+    /// `min.insync.replicas` of the topic, or the number of replicas where that is less.
     pub required: usize,
 }
 
@@ -111,9 +111,11 @@ impl Leader {
         }
     }
 
-    /// Whether acks=all may be promised.
+    /// Whether acks=all may be promised. More than all replicas are never required, whatever `min.insync.replicas`
+    /// says. Source: `Partition.effectiveMinIsr`.
     pub fn check_in_sync(&self, required: usize) -> Result<(), NotEnoughReplicas> {
         let in_sync = self.isr.len();
+        let required = required.min(self.followers.len() + 1);
         if in_sync < required { Err(NotEnoughReplicas { in_sync, required }) } else { Ok(()) }
     }
 
@@ -166,6 +168,14 @@ mod tests {
         assert_eq!(leader.high_watermark(Offset(9), Offset(0)), Offset(9));
         assert_eq!(leader.check_in_sync(2), Err(NotEnoughReplicas { in_sync: 1, required: 2 }));
         assert_eq!(leader.check_in_sync(1), Ok(()));
+    }
+
+    #[test]
+    fn no_more_replicas_are_required_than_there_are() {
+        let leader = Leader::new(BrokerId(1), leadership(&[1], &[1]), Offset(0));
+        assert_eq!(leader.check_in_sync(2), Ok(()));
+        let leader = Leader::new(BrokerId(1), leadership(&[1, 2], &[1]), Offset(0));
+        assert_eq!(leader.check_in_sync(3), Err(NotEnoughReplicas { in_sync: 1, required: 2 }));
     }
 
     #[test]
