@@ -29,8 +29,13 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Starts both under a directory, at the same time.
-    pub(crate) fn start(peer: &Path, binary: &Path, directory: &Path) -> Result<Clusters, String> {
+    /// Starts both under a directory, at the same time, with settings beside the usual ones.
+    pub(crate) fn start(
+        peer: &Path,
+        binary: &Path,
+        directory: &Path,
+        settings: &[String],
+    ) -> Result<Clusters, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         let ports = free_ports(4)?;
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
@@ -41,9 +46,11 @@ impl Clusters {
             directory: directory.to_owned(),
             processes: Vec::new(),
         };
+        let settings: Vec<&str> =
+            SETTINGS.iter().copied().chain(settings.iter().map(String::as_str)).collect();
         let kafka = std::thread::scope(|scope| {
-            let kafka = scope.spawn(|| start_kafka(peer, directory, ports[0], ports[1]));
-            let ours = start_ours(binary, directory, ports[2], ports[3]);
+            let kafka = scope.spawn(|| start_kafka(peer, directory, &ports[..2], &settings));
+            let ours = start_ours(binary, directory, &ports[2..], &settings);
             (kafka.join().map_err(|_| "the thread that starts Kafka".to_owned()), ours)
         });
         let (kafka, ours) = kafka;
@@ -78,7 +85,14 @@ fn free_ports(count: usize) -> Result<Vec<u16>, String> {
     listeners.iter().map(|one| port(one).map_err(|error| error.to_string())).collect()
 }
 
-fn start_kafka(peer: &Path, directory: &Path, zookeeper: u16, port: u16) -> Result<(), String> {
+/// `ports` are ZooKeeper's and the broker's.
+fn start_kafka(
+    peer: &Path,
+    directory: &Path,
+    ports: &[u16],
+    settings: &[&str],
+) -> Result<(), String> {
+    let (zookeeper, port) = (ports[0], ports[1]);
     let run = |arguments: &[&str]| -> Result<(), String> {
         let status = Command::new(peer).args(arguments).status();
         let status = status.map_err(|error| format!("{}: {error}", peer.display()))?;
@@ -89,16 +103,17 @@ fn start_kafka(peer: &Path, directory: &Path, zookeeper: u16, port: u16) -> Resu
     let (connect, port) = (format!("127.0.0.1:{zookeeper}"), port.to_string());
     let (kafka, mut arguments) = (part("kafka"), vec!["broker"]);
     arguments.extend([kafka.as_str(), port.as_str(), connect.as_str(), "1"]);
-    arguments.extend(SETTINGS);
+    arguments.extend(settings);
     run(&arguments)
 }
 
 fn start_ours(
     binary: &Path,
     directory: &Path,
-    zookeeper: u16,
-    port: u16,
+    ports: &[u16],
+    settings: &[&str],
 ) -> Result<Vec<Child>, String> {
+    let (zookeeper, port) = (ports[0], ports[1]);
     let ours = directory.join("ours");
     fs::create_dir_all(&ours).map_err(|error| error.to_string())?;
     let write = |name: &str, text: String| {
@@ -122,7 +137,7 @@ fn start_ours(
         format!(
             "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper}\nlog.dirs={data}\n\
              offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n{}\n",
-            SETTINGS.join("\n")
+            settings.join("\n")
         ),
     )?;
     processes.push(spawn(binary, &ours, "kafka.Kafka", &properties, "broker.out")?);

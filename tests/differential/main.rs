@@ -2,7 +2,7 @@
 //! with its default, its edges and wrong values. The decoded answers must be equal field by field.
 //!
 //! `cargo run --release -p tests --bin differential -- [--short] [--api NAME]... [--version N] [--case TEXT] [--all | --show]
-//! [--kafka HOST:PORT --ours HOST:PORT] [--peer SCRIPT] [--dir DIR]`
+//! [--kafka HOST:PORT --ours HOST:PORT] [--peer SCRIPT] [--dir DIR] [--set KEY=VALUE]...`
 //! Without addresses it starts both: Kafka by `tests/peer/peer`, ours from `target/release/odradek` (or ODRADEK_BINARY).
 
 mod clusters;
@@ -34,6 +34,8 @@ pub(crate) struct Options {
     ours: Option<SocketAddr>,
     peer: PathBuf,
     directory: PathBuf,
+    /// Lines for both brokers' `server.properties`.
+    settings: Vec<String>,
 }
 
 impl Options {
@@ -62,7 +64,7 @@ fn compare(options: &Options) -> Result<bool, String> {
             let binary = binary.canonicalize().map_err(|error| {
                 format!("{}: {error}; build it with cargo build --release", binary.display())
             })?;
-            Some(Clusters::start(&options.peer, &binary, &options.directory)?)
+            Some(Clusters::start(&options.peer, &binary, &options.directory, &options.settings)?)
         }
         _ => return Err("--kafka and --ours go together".to_owned()),
     };
@@ -86,6 +88,7 @@ fn options() -> Result<Options, String> {
         kafka: None,
         ours: None,
         peer: root.join("peer/peer"),
+        settings: Vec::new(),
         directory: std::env::temp_dir()
             .join(format!("odradek-differential-{}", std::process::id())),
     };
@@ -105,6 +108,7 @@ fn options() -> Result<Options, String> {
             "--kafka" => options.kafka = Some(address(value()?)?),
             "--ours" => options.ours = Some(address(value()?)?),
             "--peer" => options.peer = value()?.into(),
+            "--set" => options.settings.push(value()?),
             "--dir" => options.directory = value()?.into(),
             other => return Err(format!("unknown argument {other}")),
         }

@@ -143,9 +143,14 @@ fn producing() -> Vec<Scenario> {
         of_config("small segments", |names, _| {
             vec![create(&names.fresh, 2, &[("segment.bytes", "100")])]
         }),
-        of_config("two in sync", |names, _| {
-            vec![create(&names.fresh, 2, &[("min.insync.replicas", "2")])]
-        }),
+        Scenario {
+            before: |names, _| vec![create(&names.fresh, 2, &[("min.insync.replicas", "2")])],
+            after: fetched,
+            skip: |path, _| path != "Acks",
+            ..Scenario::new(ApiKey::Produce, "two in sync", |names, version| {
+                produce_body(names, version, -1)
+            })
+        },
         Scenario {
             versions: (3, i16::MAX),
             fresh: Fresh::PerVersion,
