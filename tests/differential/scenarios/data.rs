@@ -58,7 +58,9 @@ fn fetched(names: &Names, _: i16) -> Vec<Step> {
         "ReplicaId": -1, "MaxWaitMs": 0, "MinBytes": 0, "MaxBytes": 50_000_000, "SessionEpoch": -1,
         "Topics": [{"Topic": names.fresh, "Partitions": [partition(0), partition(1)]}],
     });
-    vec![Step { api: ApiKey::Fetch, version: 12, body }]
+    let step = |version| Step { api: ApiKey::Fetch, version, body: body.clone() };
+    // As it lies there, and converted for clients of two old formats.
+    vec![step(12), step(3), step(1)]
 }
 
 fn produce_body(names: &Names, version: i16, acks: i16) -> Json {
