@@ -71,7 +71,8 @@ class Source:
     def __init__(self, path: Path):
         self.path = path
         self.size = path.stat().st_size
-        self.sha256 = sha256(iter(lambda file=open(path, "rb"): file.read(1 << 20), b""))
+        with open(path, "rb") as file:
+            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
 
     def values(self, split: str) -> list[bytes]:
         with open(self.path, "rb") as file:

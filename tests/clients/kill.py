@@ -130,7 +130,15 @@ def look(cluster: Cluster, folder: Path) -> None:
     reader = next(client for client in MODERN if client.name == "confluent")
     output = folder / "read.frames"
     reader.run("consume", 300, "--bootstrap", cluster.bootstrap, "--topic", TOPIC, "--partitions", PARTITIONS, "--output", output)
-    # Where each stamp stands: its first offset, and how often it is there.
+    found = stamps(output)
+    for sender, kind in enumerate(KINDS):
+        acknowledged = [tuple(map(int, line.split())) for line in (folder / f"{kind}.journal").read_text().splitlines()]
+        duplicates = judge(found, sender, kind, acknowledged)
+        print(f"{kind}: {len(acknowledged)} records acknowledged, all there, whole and in order; {duplicates} duplicates")
+
+
+def stamps(output: Path) -> dict[payload.Stamp, list[int]]:
+    """The offsets at which each stamp was read."""
     found: dict[payload.Stamp, list[int]] = {}
     next_offset = [0] * PARTITIONS
     for partition, offset, _, _, value in common.frames(str(output)):
@@ -141,28 +149,28 @@ def look(cluster: Cluster, folder: Path) -> None:
         if stamp is None or stamp.partition != partition:
             raise Failure(f"partition {partition}, offset {offset} is torn: {stamp}, {value!r:.100}")
         found.setdefault(stamp, []).append(offset)
+    return found
 
-    for sender, kind in enumerate(KINDS):
-        acknowledged = 0
-        for line in (folder / f"{kind}.journal").read_text().splitlines():
-            partition, sequence, offset = map(int, line.split())
-            acknowledged += 1
-            if offset not in found.get(payload.Stamp(sender, partition, sequence), ()):
-                raise Failure(f"{kind}: acknowledged {sequence} of partition {partition} is not at offset {offset}")
-        duplicates = 0
-        for partition in range(PARTITIONS):
-            offsets = sorted((stamp.sequence, offsets) for stamp, offsets in found.items() if stamp[:2] == (sender, partition))
-            if [sequence for sequence, _ in offsets] != list(range(len(offsets))):
-                raise Failure(f"{kind}: partition {partition} has a gap")
-            firsts = [of_one[0] for _, of_one in offsets]
-            if firsts != sorted(firsts):
-                raise Failure(f"{kind}: partition {partition} is out of order")
-            duplicates += sum(len(of_one) - 1 for _, of_one in offsets)
-        if duplicates and kind == "idempotent":
-            raise Failure(f"{duplicates} records of the idempotent producer are there twice")
-        if acknowledged == 0:
-            raise Failure(f"{kind}: nothing was acknowledged")
-        print(f"{kind}: {acknowledged} records acknowledged, all there, whole and in order; {duplicates} duplicates")
+
+def judge(found: dict[payload.Stamp, list[int]], sender: int, kind: str, acknowledged: list[tuple[int, int, int]]) -> int:
+    """Holds what was read against one producer's journal: partition, sequence, offset. Gives the number of duplicates."""
+    if not acknowledged:
+        raise Failure(f"{kind}: nothing was acknowledged")
+    for partition, sequence, offset in acknowledged:
+        if offset not in found.get(payload.Stamp(sender, partition, sequence), ()):
+            raise Failure(f"{kind}: acknowledged {sequence} of partition {partition} is not at offset {offset}")
+    duplicates = 0
+    for partition in range(PARTITIONS):
+        offsets = sorted((stamp.sequence, offsets) for stamp, offsets in found.items() if stamp[:2] == (sender, partition))
+        if [sequence for sequence, _ in offsets] != list(range(len(offsets))):
+            raise Failure(f"{kind}: partition {partition} has a gap")
+        firsts = [of_one[0] for _, of_one in offsets]
+        if firsts != sorted(firsts):
+            raise Failure(f"{kind}: partition {partition} is out of order")
+        duplicates += sum(len(of_one) - 1 for _, of_one in offsets)
+    if duplicates and kind == "idempotent":
+        raise Failure(f"{duplicates} records of the idempotent producer are there twice")
+    return duplicates
 
 
 if __name__ == "__main__":
