@@ -527,7 +527,7 @@ mod tests {
         let mut states = ProducerStates::default();
         let below = batch(-2, 0, 0, 1);
         assert!(matches!(
-            append(&mut states, below.clone()),
+            append(&mut states, below),
             Err(ProducerError::InvalidEpoch { .. })
         ));
         assert!(states.check(&below, Origin::Replication).is_ok());
