@@ -1,6 +1,9 @@
 //! Asks both brokers the same and compares what they say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use common::clock;
 use kafka_protocol::messages::ApiKey;
@@ -23,8 +26,8 @@ use crate::{
 const SHORT_CASES: usize = 5;
 /// How often each kind of difference is shown whole.
 const SHOWN_MAX: usize = 2;
-/// How often a reading request is repeated after a difference, and how long apart.
-const REPEATS: u32 = 10;
+/// How often a reading request is repeated after a difference, in the course of a second.
+const REPEATS: u32 = 20;
 
 /// Both brokers and what was found.
 pub(crate) struct Run<'a> {
@@ -225,7 +228,7 @@ impl<'a> Run<'a> {
             if differences.iter().all(is_deliberate) {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            pause(repeat);
         }
         self.judge(api, version, place, &request, differences, outcomes)
     }
@@ -241,13 +244,13 @@ impl<'a> Run<'a> {
             matches!(step.api, ApiKey::Metadata | ApiKey::DescribeConfigs | ApiKey::Fetch)
                 && !request.contains("session");
         let mut result = (Vec::new(), None);
-        for _ in 0..=REPEATS {
+        for repeat in 0..=REPEATS {
             let (kafka, ours) = self.ask(api, step.version, &schema, &body);
             result = (compare(&kafka, &ours), Some((kafka, ours)));
             if result.0.is_empty() || !is_read {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            pause(repeat);
         }
         self.judge(api, step.version, place, &request, result.0, result.1)
     }
@@ -383,6 +386,11 @@ impl<'a> Run<'a> {
         }
         is_whole && !self.is_over && self.found.is_empty() && self.missing.is_empty()
     }
+}
+
+/// Longer from time to time.
+fn pause(repeat: u32) {
+    std::thread::sleep(Duration::from_millis(5) * repeat);
 }
 
 fn show(outcome: &Outcome) -> String {
