@@ -42,6 +42,11 @@ impl Options {
     pub(crate) fn wants_api(&self, name: &str) -> bool {
         self.apis.is_empty() || self.apis.iter().any(|api| api == name)
     }
+
+    /// Whether only some of the cases are wanted.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.apis.is_empty() || self.version.is_some() || self.case.is_some()
+    }
 }
 
 fn main() -> ExitCode {

@@ -4,7 +4,7 @@ use common::ids::{Offset, ProducerEpoch, ProducerId, Timestamp};
 use record::{
     batch::{self, Batches},
     build::BatchBuilder,
-    compression::{Codec, Compression},
+    compression::{Codec, Compression, compress},
     convert::{OldFormat, down_convert},
     records::records,
     view::Header,
@@ -96,6 +96,20 @@ fn patched(at: usize, bytes: &[u8]) -> Vec<u8> {
     with_crc(batch)
 }
 
+/// A batch compressed with gzip whose first record says another length than it has.
+fn compressed_with_length(length: u8) -> Vec<u8> {
+    let plain = plain(2);
+    let (header, records) = plain.split_at(batch::BATCH_HEADER_LENGTH);
+    let mut records = records.to_vec();
+    records[0] = length;
+    let mut changed = header.to_vec();
+    changed[22] = Codec::Gzip.id();
+    compress(Compression::of(Codec::Gzip), 2, &records, &mut changed);
+    let size = (changed.len() - batch::LOG_OVERHEAD) as u32;
+    changed[8..12].copy_from_slice(&size.to_be_bytes());
+    with_crc(changed)
+}
+
 /// Records that a produce request may carry, good and bad, by name.
 pub(crate) fn samples(magic: i8) -> Vec<(&'static str, Vec<u8>)> {
     let mut samples = vec![
@@ -152,6 +166,8 @@ pub(crate) fn samples(magic: i8) -> Vec<(&'static str, Vec<u8>)> {
         ("timestamps before the base", 82, &[0x13]),
     ];
     samples.extend(changed.iter().map(|(name, at, bytes)| (*name, patched(*at, bytes))));
+    samples.push(("compressed record too long", compressed_with_length(0x7e)));
+    samples.push(("compressed record too short", compressed_with_length(0x02)));
     samples.push(("transactional", transactional(1)));
     samples.push(("idempotent", idempotent(99, 0, 0, 2)));
     samples.push(("sequence 5", idempotent(98, 0, 5, 2)));

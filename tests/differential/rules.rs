@@ -234,6 +234,11 @@ const RULES: &[Rule] = &[
         let is_sample = asked.name.ends_with("Records=varint without an end");
         is_sample && difference.kafka == "-1" && difference.ours == "87"
     }),
+    ("unreadable-records-are-refused", |asked, difference| {
+        let is_sample = asked.name.contains("Records=compressed record too ");
+        let is_refused = difference.path != "outcome" && difference.kafka != "Silence";
+        is_sample && is_refused
+    }),
     ("plain-records-are-numbered", |asked, _| {
         let is_sample = |sample: &&str| asked.name.ends_with(&format!("Records={sample} and then"));
         ["offset deltas 0 and 0", "offset deltas 0 and 2"].iter().any(is_sample)

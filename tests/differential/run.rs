@@ -377,6 +377,13 @@ impl<'a> Run<'a> {
         for (name, count) in &self.accepted {
             println!("  {name}: {count}");
         }
+        let is_partial = self.options.short || self.options.is_partial();
+        for deviation in self.deviations.all().iter().filter(|_| !is_partial) {
+            let only_here = deviation.places.iter().all(|place| place.starts_with("differential/"));
+            if only_here && !self.accepted.contains_key(&deviation.name) {
+                println!("  {}: never; is it still needed?", deviation.name);
+            }
+        }
         for missing in &self.missing {
             println!("NOT TRIED {missing}");
         }
