@@ -526,10 +526,7 @@ mod tests {
     fn a_new_producer_has_no_epoch_below_none() {
         let mut states = ProducerStates::default();
         let below = batch(-2, 0, 0, 1);
-        assert!(matches!(
-            append(&mut states, below),
-            Err(ProducerError::InvalidEpoch { .. })
-        ));
+        assert!(matches!(append(&mut states, below), Err(ProducerError::InvalidEpoch { .. })));
         assert!(states.check(&below, Origin::Replication).is_ok());
         append(&mut states, batch(-1, 0, 0, 1)).unwrap();
     }
