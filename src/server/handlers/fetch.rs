@@ -309,6 +309,9 @@ fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -
     // Old clients do not know the code, and would not retry.
     let renamed = error == ErrorCode::KafkaStorageError && version < STORAGE_ERROR;
     let error = if renamed { ErrorCode::NotLeaderOrFollower } else { error };
+    if error == ErrorCode::UnsupportedCompressionType {
+        return refused(key.partition, error);
+    }
     let mut answer = PartitionAnswer::failed(key.partition, error);
     if is_unknown(error) {
         answer.aborted_transactions = Some(Vec::new());
