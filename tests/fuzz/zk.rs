@@ -23,7 +23,10 @@ const PATH: &str = "/fuzz";
 
 pub(crate) fn run(data: &[u8]) {
     let broker = |data: &[u8]| BrokerDocument::parse(BrokerId(1), data);
-    again(data, broker, newest_version_to_bytes);
+    // Older ones are read alone, and have no place for everything that can be read in them.
+    if broker(data).is_ok_and(|document| document.version >= 4) {
+        again(data, broker, BrokerDocument::to_bytes);
+    }
     again(data, |data| TopicDocument::parse("t", data), TopicDocument::to_bytes);
     again(data, ControllerDocument::parse, ControllerDocument::to_bytes);
     again(data, FeatureDocument::parse, FeatureDocument::to_bytes);
@@ -45,11 +48,6 @@ pub(crate) fn run(data: &[u8]) {
         AclChange::parse_extended(PATH, data).is_ok(),
     ];
     std::hint::black_box(results);
-}
-
-/// As this broker writes its own: old versions have no place for everything that can be read in them.
-fn newest_version_to_bytes(document: &BrokerDocument) -> Vec<u8> {
-    BrokerDocument { version: 5, ..document.clone() }.to_bytes()
 }
 
 /// What is read is written, and read again as the same bytes.
