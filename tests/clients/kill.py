@@ -42,6 +42,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
+    # So that everything is stopped then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="odradek-kill-"))
     print(f"{options.times} kills, seed {options.seed}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
     begin = time.monotonic()

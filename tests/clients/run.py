@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -42,6 +43,8 @@ def main() -> int:
         print(f"{APACHE_BIN} is missing: install the package zookeeper", file=sys.stderr)
         return 1
 
+    # So that the servers are stopped then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="odradek-clients-"))
     size = options.bytes or (FULL_BYTES if options.full else SHORT_BYTES)
     modern = write_source(folder / "source.txt", size)
@@ -110,16 +113,21 @@ class Runner:
             apart = [one for one in todo if one[0].startswith("zkCli")]
             for name, act in apart:
                 self.run_case(name, act)
-            with ThreadPoolExecutor(self.options.jobs) as pool:
+            pool = ThreadPoolExecutor(self.options.jobs)
+            try:
                 list(pool.map(lambda one: self.run_case(*one), [one for one in todo if one not in apart]))
+            finally:
+                # Told to end, it does not begin the rest.
+                pool.shutdown(wait=False, cancel_futures=True)
         except Failure as failure:
             self.failed.append("start")
             print(f"FAIL  start: {failure}")
-        try:
-            self.cluster.stop()
-        except Failure as failure:
-            self.failed.append("stop")
-            print(f"FAIL  stop: {failure}")
+        finally:
+            try:
+                self.cluster.stop()
+            except Failure as failure:
+                self.failed.append("stop")
+                print(f"FAIL  stop: {failure}")
         print(f"{self.count} of {len(todo)} cases ran in {time.monotonic() - begin:.0f} s; failed: {len(self.failed)}")
         for name in self.failed:
             print(f"  {' '.join(name.split())}")
