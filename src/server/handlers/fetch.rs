@@ -260,9 +260,12 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
         };
         let mut answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
         pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
+        // The limits are about what is read, whatever becomes of it.
         pass.bytes += answer.records.len();
         if let Some(error) = unreadable {
             answer = refused(key.partition, error);
+        } else if let Err(error) = convert_for(terms, target, &mut answer) {
+            answer = failed(broker, key, error, terms.version);
         }
         pass.answers.push(answer);
     }
@@ -400,7 +403,6 @@ fn read(
     }
     if !is_empty {
         answer.records = Records::Files(read.regions);
-        convert_for(terms, target, &mut answer)?;
     }
     Ok(answer)
 }
