@@ -29,7 +29,7 @@ pub(crate) const MASKS: &[(&str, &str)] = &[
     ("total_bytes, usable_bytes", "the file system changes meanwhile"),
     (
         "log_append_time_ms, timestamp, max_timestamp, record_timestamp",
-        "a time within the last minutes is now",
+        "a time since the run began is now",
     ),
     (
         "a batch cut off at the end, Fetch below version 4",
@@ -44,7 +44,7 @@ pub(crate) const MASKS: &[(&str, &str)] = &[
 ];
 
 /// How far from now a time may be.
-const NOW_MS: i64 = 600_000;
+const NOW_MS: i64 = 3 * 3_600_000;
 /// How far from now a bound of timestamps may be: Kafka's default is an hour.
 const BOUND_MS: u64 = 2 * 3_600_000;
 
