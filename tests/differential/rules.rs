@@ -223,9 +223,13 @@ const RULES: &[Rule] = &[
     }),
     ("impossible-topics-are-unknown", |asked, difference| {
         let is_path = ["\"\"", "\".\"", "\"..\"", "\"nul\\0\""];
-        let is_asked =
-            is_path.iter().any(|name| asked.name.ends_with(&format!("Topics.Name={name}")));
-        is_asked && (difference.kafka == "-1" || difference.kafka == "null")
+        let ends = |name: &&str| {
+            let is_of = |field: &str| asked.name.ends_with(&format!("{field}={name}"));
+            is_of("Topics.Name") || is_of("Resources.ResourceName")
+        };
+        let failed = matches!(difference.kafka.as_str(), "-1" | "40" | "null");
+        let has_words = difference.kafka.contains("Invalid path string");
+        is_path.iter().any(ends) && (failed || has_words)
     }),
     ("duplicate-resources-are-answered", |asked, difference| {
         asked.name.contains("Resources=[{") && difference.kafka == "Silence"

@@ -381,10 +381,5 @@ fn looking_up() -> Vec<Scenario> {
                 })
             })
         },
-        Scenario::read(
-            ApiKey::DescribeLogDirs,
-            "some",
-            |names, _| json!({"Topics": [{"Topic": names.world("orders"), "Partitions": [0, 2]}, {"Topic": names.world("compact"), "Partitions": [0]}]}),
-        ),
     ]
 }

@@ -21,6 +21,11 @@ fn would_be_created(path: &str, value: &Value) -> bool {
 
 fn reading() -> Vec<Scenario> {
     vec![
+        Scenario::read(
+            ApiKey::DescribeLogDirs,
+            "some",
+            |names, _| json!({"Topics": [{"Topic": names.world("orders"), "Partitions": [0, 2]}, {"Topic": names.world("compact"), "Partitions": [0]}]}),
+        ),
         Scenario::new(
             ApiKey::ApiVersions,
             "software",
