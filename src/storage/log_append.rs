@@ -259,7 +259,7 @@ impl Log {
             at += item.size;
             writer.epochs_dirty |= note_epoch(state, item);
             if let Some(producer) = &item.producer {
-                note_producer(state, producer, &mut aborted);
+                state.producers.add(producer, &mut aborted);
             }
         }
         note_indexes(state, active, sum, position);
@@ -494,19 +494,6 @@ fn note_epoch(state: &mut State, item: &Item) -> bool {
         _ if item.leader_epoch.0 < 0 => false,
         _ => state.epochs.assign(item.leader_epoch, item.base_offset),
     }
-}
-
-fn note_producer(state: &mut State, batch: &ProducerBatch, aborted: &mut Vec<AbortedTransaction>) {
-    let Some(completed) = state.producers.apply(batch) else { return };
-    if completed.aborted {
-        aborted.push(AbortedTransaction {
-            producer_id: completed.producer_id,
-            first_offset: completed.first_offset,
-            last_offset: completed.last_offset,
-            last_stable_offset: state.producers.last_stable_offset(&completed),
-        });
-    }
-    state.producers.complete(&completed);
 }
 
 /// Source: `LogSegment.append`.

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use common::ids::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
+use crate::transaction_index::AbortedTransaction;
+
 /// Batches remembered per producer: as many as a client may have in flight. Source: `ProducerStateEntry`.
 const BATCHES_RETAINED: usize = 5;
 
@@ -196,12 +198,12 @@ pub(crate) struct Marker {
 
 /// A transaction that a marker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CompletedTransaction {
-    pub(crate) producer_id: ProducerId,
-    pub(crate) first_offset: Offset,
+struct CompletedTransaction {
+    producer_id: ProducerId,
+    first_offset: Offset,
     /// Of the marker.
-    pub(crate) last_offset: Offset,
-    pub(crate) aborted: bool,
+    last_offset: Offset,
+    aborted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,8 +294,22 @@ impl ProducerStates {
         Ok(())
     }
 
-    /// Takes in a batch that is in the log now. The transaction it ended, if it is the marker of one with data.
-    pub(crate) fn apply(&mut self, batch: &ProducerBatch) -> Option<CompletedTransaction> {
+    /// Takes in a batch that is in the log now. The transaction that it ended by an abort is added to `aborted`.
+    pub(crate) fn add(&mut self, batch: &ProducerBatch, aborted: &mut Vec<AbortedTransaction>) {
+        let Some(completed) = self.apply(batch) else { return };
+        if completed.aborted {
+            aborted.push(AbortedTransaction {
+                producer_id: completed.producer_id,
+                first_offset: completed.first_offset,
+                last_offset: completed.last_offset,
+                last_stable_offset: self.last_stable_offset(&completed),
+            });
+        }
+        self.complete(&completed);
+    }
+
+    /// The transaction that a batch ended, if it is the marker of one with data.
+    fn apply(&mut self, batch: &ProducerBatch) -> Option<CompletedTransaction> {
         let table = self.table.get_or_insert_default();
         let producer = table.producers.entry(batch.producer_id).or_insert_with(Producer::unknown);
         if let Some(marker) = batch.marker {
@@ -333,7 +349,7 @@ impl ProducerStates {
 
     /// The last stable offset just after the marker of `completed`, as the transaction index wants it.
     /// Source: `ProducerStateManager.lastStableOffset`.
-    pub(crate) fn last_stable_offset(&self, completed: &CompletedTransaction) -> Offset {
+    fn last_stable_offset(&self, completed: &CompletedTransaction) -> Offset {
         self.table
             .iter()
             .flat_map(|table| table.ongoing.iter())
@@ -342,7 +358,7 @@ impl ProducerStates {
     }
 
     /// Moves an ended transaction to those that wait for the high watermark.
-    pub(crate) fn complete(&mut self, completed: &CompletedTransaction) {
+    fn complete(&mut self, completed: &CompletedTransaction) {
         let Some(table) = &mut self.table else { return };
         if let Some(mut transaction) = table.ongoing.remove(&completed.first_offset) {
             transaction.last_offset = completed.last_offset;

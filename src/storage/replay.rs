@@ -46,7 +46,7 @@ impl Replay {
             },
             false => None,
         };
-        let completed = self.producers.apply(&ProducerBatch {
+        let batch = ProducerBatch {
             producer_id: header.producer_id,
             epoch: header.producer_epoch,
             base_sequence: header.base_sequence,
@@ -55,17 +55,8 @@ impl Replay {
             max_timestamp: header.max_timestamp,
             transactional: header.is_transactional,
             marker,
-        });
-        let Some(completed) = completed else { return Ok(()) };
-        if completed.aborted {
-            aborted.push(AbortedTransaction {
-                producer_id: completed.producer_id,
-                first_offset: completed.first_offset,
-                last_offset: completed.last_offset,
-                last_stable_offset: self.producers.last_stable_offset(&completed),
-            });
-        }
-        self.producers.complete(&completed);
+        };
+        self.producers.add(&batch, aborted);
         Ok(())
     }
 
