@@ -5,53 +5,38 @@ use std::collections::HashSet;
 use common::{error_code::ErrorCode, properties::Properties};
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, alter_configs_request::AlterConfigsResource,
-    alter_configs_response,
+    alter_configs_response::AlterConfigsResourceResponse,
 };
 
 use crate::{
     broker::Broker,
     controller::configs::Alteration,
-    handlers::{
-        config_resources::{Failure, ResourceType, refuse_change},
-        is_too_long, text,
+    handlers::config_resources::{
+        AlterAnswer, Failure, ResourceType, alter_answers, named_twice, refuse_change, refuse_twice,
     },
 };
 
 pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
-    let mut responses = Vec::new();
-    let mut seen = HashSet::new();
-    let mut twice = HashSet::new();
+    let key =
+        |resource: &AlterConfigsResource| (resource.resource_type, resource.resource_name.clone());
+    let twice = named_twice(request.resources.iter().map(key));
+    let mut results = Vec::new();
     for resource in &request.resources {
-        let key = (resource.resource_type, resource.resource_name.clone());
-        if !seen.insert(key.clone()) {
-            twice.insert(key);
-        }
-    }
-    for resource in request.resources {
-        let key = (resource.resource_type, resource.resource_name.clone());
-        let result = if twice.contains(&key) {
-            Err(Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once."))
-        } else {
-            alter(broker, &resource, request.validate_only).await
+        let key = key(resource);
+        let result = match twice.contains(&key) {
+            true => Err(refuse_twice()),
+            false => alter(broker, resource, request.validate_only).await,
         };
-        let (code, message) = match result {
-            Ok(()) => (ErrorCode::None, None),
-            Err(failure) => (failure.code, failure.message),
-        };
-        responses.push(
-            alter_configs_response::AlterConfigsResourceResponse::default()
-                .with_resource_type(resource.resource_type)
-                .with_resource_name(resource.resource_name)
-                .with_error_code(code.code())
-                .with_error_message(message.as_deref().map(text)),
-        );
+        results.push((key, result));
     }
-    if responses.iter().any(|response| is_too_long(response.error_message.as_ref())) {
-        for response in &mut responses {
-            response.error_code = ErrorCode::UnknownServerError.code();
-            response.error_message = None;
-        }
-    }
+    let response = |AlterAnswer { key, code, message }| {
+        AlterConfigsResourceResponse::default()
+            .with_resource_type(key.0)
+            .with_resource_name(key.1)
+            .with_error_code(code.code())
+            .with_error_message(message)
+    };
+    let responses = alter_answers(results).into_iter().map(response).collect();
     AlterConfigsResponse::default().with_responses(responses)
 }
 

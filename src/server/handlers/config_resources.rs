@@ -1,8 +1,14 @@
 //! What the requests on configs share: their resources, and why one is refused.
 
-use common::error_code::ErrorCode;
+use std::collections::HashSet;
 
-use crate::broker::Broker;
+use common::error_code::ErrorCode;
+use kafka_protocol::protocol::StrBytes;
+
+use crate::{
+    broker::Broker,
+    handlers::{is_too_long, text},
+};
 
 /// What has configs. Source: `ConfigResource.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,45 @@ impl Failure {
     pub(crate) fn with(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { code, message: Some(message.into()) }
     }
+}
+
+/// The type and the name of a resource in a request.
+pub(crate) type ResourceKey = (i8, StrBytes);
+
+/// The resources that a request names more than once.
+pub(crate) fn named_twice(keys: impl Iterator<Item = ResourceKey>) -> HashSet<ResourceKey> {
+    let mut seen = HashSet::new();
+    keys.filter(|key| !seen.insert(key.clone())).collect()
+}
+
+/// Why a resource that is named twice is not altered.
+pub(crate) fn refuse_twice() -> Failure {
+    Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once.")
+}
+
+/// What an alteration answers for one resource.
+pub(crate) struct AlterAnswer {
+    pub key: ResourceKey,
+    pub code: ErrorCode,
+    pub message: Option<StrBytes>,
+}
+
+/// The answers to an alteration, in the order of its resources. One message that no answer can carry fails all of them.
+pub(crate) fn alter_answers(results: Vec<(ResourceKey, Result<(), Failure>)>) -> Vec<AlterAnswer> {
+    let answer = |(key, result): (ResourceKey, Result<(), Failure>)| match result {
+        Ok(()) => AlterAnswer { key, code: ErrorCode::None, message: None },
+        Err(Failure { code, message }) => {
+            AlterAnswer { key, code, message: message.as_deref().map(text) }
+        }
+    };
+    let mut answers: Vec<AlterAnswer> = results.into_iter().map(answer).collect();
+    if answers.iter().any(|answer| is_too_long(answer.message.as_ref())) {
+        for answer in &mut answers {
+            answer.code = ErrorCode::UnknownServerError;
+            answer.message = None;
+        }
+    }
+    answers
 }
 
 /// A broker's resource is named by its id, and asked of that broker. `or` is what Kafka's text adds to the id.
