@@ -7,8 +7,8 @@ pub(super) const SASL_HANDSHAKE: &[Field] = &[
     string("Mechanism"),
 ];
 
-/// DescribeAcls (API key 29).
-pub(super) const DESCRIBE_ACLS: &[Field] = &[
+/// Which ACLs a request is about.
+const ACL_FILTER: &[Field] = &[
     int8("ResourceTypeFilter"),
     string("ResourceNameFilter").nullable(),
     int8("PatternTypeFilter").from(1),
@@ -17,6 +17,9 @@ pub(super) const DESCRIBE_ACLS: &[Field] = &[
     int8("Operation"),
     int8("PermissionType"),
 ];
+
+/// DescribeAcls (API key 29).
+pub(super) const DESCRIBE_ACLS: &[Field] = ACL_FILTER;
 
 /// CreateAcls (API key 30).
 pub(super) const CREATE_ACLS: &[Field] = &[
@@ -33,15 +36,7 @@ pub(super) const CREATE_ACLS: &[Field] = &[
 
 /// DeleteAcls (API key 31).
 pub(super) const DELETE_ACLS: &[Field] = &[
-    array("Filters", &[
-        int8("ResourceTypeFilter"),
-        string("ResourceNameFilter").nullable(),
-        int8("PatternTypeFilter").from(1),
-        string("PrincipalFilter").nullable(),
-        string("HostFilter").nullable(),
-        int8("Operation"),
-        int8("PermissionType"),
-    ]),
+    array("Filters", ACL_FILTER),
 ];
 
 /// SaslAuthenticate (API key 36).

@@ -2,6 +2,22 @@
 
 use super::{Field, array, bool, bytes, int16, int32, int32s, int64, int8, string, uuid};
 
+/// A partition in LeaderAndIsr, on its own in old versions and below its topic in new ones.
+const LED_PARTITION: &[Field] = &[
+    string("TopicName").until(1),
+    int32("PartitionIndex"),
+    int32("ControllerEpoch"),
+    int32("Leader"),
+    int32("LeaderEpoch"),
+    int32s("Isr"),
+    int32("PartitionEpoch"),
+    int32s("Replicas"),
+    int32s("AddingReplicas").from(3),
+    int32s("RemovingReplicas").from(3),
+    bool("IsNew").from(1),
+    int8("LeaderRecoveryState").from(6),
+];
+
 /// LeaderAndIsr (API key 4).
 pub(super) const LEADER_AND_ISR: &[Field] = &[
     int32("ControllerId"),
@@ -9,37 +25,11 @@ pub(super) const LEADER_AND_ISR: &[Field] = &[
     int32("ControllerEpoch"),
     int64("BrokerEpoch").from(2),
     int8("Type").from(5),
-    array("UngroupedPartitionStates", &[
-        string("TopicName").until(1),
-        int32("PartitionIndex"),
-        int32("ControllerEpoch"),
-        int32("Leader"),
-        int32("LeaderEpoch"),
-        int32s("Isr"),
-        int32("PartitionEpoch"),
-        int32s("Replicas"),
-        int32s("AddingReplicas").from(3),
-        int32s("RemovingReplicas").from(3),
-        bool("IsNew").from(1),
-        int8("LeaderRecoveryState").from(6),
-    ]).until(1),
+    array("UngroupedPartitionStates", LED_PARTITION).until(1),
     array("TopicStates", &[
         string("TopicName").from(2),
         uuid("TopicId").from(5),
-        array("PartitionStates", &[
-            string("TopicName").until(1),
-            int32("PartitionIndex"),
-            int32("ControllerEpoch"),
-            int32("Leader"),
-            int32("LeaderEpoch"),
-            int32s("Isr"),
-            int32("PartitionEpoch"),
-            int32s("Replicas"),
-            int32s("AddingReplicas").from(3),
-            int32s("RemovingReplicas").from(3),
-            bool("IsNew").from(1),
-            int8("LeaderRecoveryState").from(6),
-        ]).from(2),
+        array("PartitionStates", LED_PARTITION).from(2),
     ]).from(2),
     array("LiveLeaders", &[
         int32("BrokerId"),
@@ -73,6 +63,19 @@ pub(super) const STOP_REPLICA: &[Field] = &[
     ]).from(3),
 ];
 
+/// A partition in UpdateMetadata, on its own in old versions and below its topic in new ones.
+const KNOWN_PARTITION: &[Field] = &[
+    string("TopicName").until(4),
+    int32("PartitionIndex"),
+    int32("ControllerEpoch"),
+    int32("Leader"),
+    int32("LeaderEpoch"),
+    int32s("Isr"),
+    int32("ZkVersion"),
+    int32s("Replicas"),
+    int32s("OfflineReplicas").from(4),
+];
+
 /// UpdateMetadata (API key 6).
 pub(super) const UPDATE_METADATA: &[Field] = &[
     int32("ControllerId"),
@@ -80,31 +83,11 @@ pub(super) const UPDATE_METADATA: &[Field] = &[
     int8("Type").from(8).tagged(0),
     int32("ControllerEpoch"),
     int64("BrokerEpoch").from(5),
-    array("UngroupedPartitionStates", &[
-        string("TopicName").until(4),
-        int32("PartitionIndex"),
-        int32("ControllerEpoch"),
-        int32("Leader"),
-        int32("LeaderEpoch"),
-        int32s("Isr"),
-        int32("ZkVersion"),
-        int32s("Replicas"),
-        int32s("OfflineReplicas").from(4),
-    ]).until(4),
+    array("UngroupedPartitionStates", KNOWN_PARTITION).until(4),
     array("TopicStates", &[
         string("TopicName").from(5),
         uuid("TopicId").from(7),
-        array("PartitionStates", &[
-            string("TopicName").until(4),
-            int32("PartitionIndex"),
-            int32("ControllerEpoch"),
-            int32("Leader"),
-            int32("LeaderEpoch"),
-            int32s("Isr"),
-            int32("ZkVersion"),
-            int32s("Replicas"),
-            int32s("OfflineReplicas").from(4),
-        ]).from(5),
+        array("PartitionStates", KNOWN_PARTITION).from(5),
     ]).from(5),
     array("LiveBrokers", &[
         int32("Id"),
