@@ -125,16 +125,16 @@ impl Histogram {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// A value that this share of them (0.0 to 1.0) does not exceed; 0 when there are none.
-    #[allow(clippy::cast_precision_loss)] // A percentile is approximate as it is.
-    pub fn percentile(&self, share: f64) -> u64 {
+    /// A value that this share of them, in thousandths (0 to 1000), does not exceed; 0 when there are none.
+    pub fn percentile(&self, per_mille: u16) -> u64 {
         let counts: Vec<u64> =
             self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();
+        let rank = u128::from(per_mille) * u128::from(total);
         let mut seen = 0;
         for (index, count) in counts.iter().enumerate() {
             seen += count;
-            if *count > 0 && seen as f64 >= share * total as f64 {
+            if *count > 0 && u128::from(seen) * 1000 >= rank {
                 return bucket_end(index).min(self.max());
             }
         }
@@ -255,11 +255,11 @@ mod tests {
         let histogram = Histogram::default();
         (1..=1000).for_each(|value| histogram.update(value));
         assert_eq!((histogram.count(), histogram.sum(), histogram.max()), (1000, 500_500, 1000));
-        for (share, exact) in [(0.5, 500_u64), (0.99, 990), (1.0, 1000)] {
-            let found = histogram.percentile(share);
-            assert!(found >= exact && found <= exact * 6 / 5, "{share}: {found}");
+        for (per_mille, exact) in [(500, 500_u64), (990, 990), (1000, 1000)] {
+            let found = histogram.percentile(per_mille);
+            assert!(found >= exact && found <= exact * 6 / 5, "{per_mille}: {found}");
         }
-        assert_eq!(Histogram::default().percentile(0.5), 0);
+        assert_eq!(Histogram::default().percentile(500), 0);
     }
 
     #[test]

@@ -33,7 +33,6 @@ macro_rules! broker_config {
         /// What a broker's properties say. Plain fields carry the key's own name, unit and meaning: see
         /// `docs/configuration.md`. Never changes; a new one is parsed.
         #[derive(Clone, Debug)]
-        #[allow(missing_docs)] // The plain fields are documented by the table.
         pub struct BrokerConfig {
             /// `listeners`.
             pub listeners: Vec<Listener>,
@@ -71,7 +70,10 @@ macro_rules! broker_config {
             pub zookeeper_connect: String,
             /// `max.connections.per.ip.overrides`: host or address, and its limit.
             pub max_connections_per_ip_overrides: BTreeMap<String, i32>,
-            $(pub $field: $type,)*
+            $(
+                #[doc = concat!("`", $key, "`.")]
+                pub $field: $type,
+            )*
             pub(super) values: Values,
             warnings: Vec<Warning>,
         }

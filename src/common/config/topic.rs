@@ -26,7 +26,6 @@ macro_rules! topic_config {
         /// What holds for one topic. Plain fields carry the key's own name, unit and meaning: see
         /// `docs/configuration.md`. Never changes; a new one is read when a config changes.
         #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs)] // The plain fields are documented by the table.
         pub struct TopicConfig {
             /// `cleanup.policy` has `compact`.
             pub compact: bool,
@@ -38,7 +37,10 @@ macro_rules! topic_config {
             pub message_timestamp_before_max_ms: i64,
             /// `message.timestamp.after.max.ms`, else the deprecated difference.
             pub message_timestamp_after_max_ms: i64,
-            $(pub $field: $type,)*
+            $(
+                #[doc = concat!("`", $key, "`.")]
+                pub $field: $type,
+            )*
         }
 
         impl TopicConfig {

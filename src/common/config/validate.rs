@@ -147,27 +147,29 @@ fn text(value: Option<&Value>) -> Option<&str> {
     }
 }
 
-/// Kafka compares as doubles, so the largest longs are a little coarse here too.
-#[allow(clippy::cast_precision_loss)]
 fn number(value: Option<&Value>) -> Option<f64> {
     match value? {
         Value::Int(number) => Some(f64::from(*number)),
         Value::Short(number) => Some(f64::from(*number)),
-        Value::Long(number) => Some(*number as f64),
+        Value::Long(number) => Some(double(*number)),
         Value::Double(number) => Some(*number),
         _ => None,
     }
 }
 
+/// Kafka compares as doubles, so the largest longs are a little coarse here too.
 #[allow(clippy::cast_precision_loss)]
+fn double(number: i64) -> f64 {
+    number as f64
+}
+
 fn below(value: Option<&Value>, least: i64) -> Option<String> {
-    let is_below = number(value)? < least as f64;
+    let is_below = number(value)? < double(least);
     is_below.then(|| format!("Value must be at least {least}"))
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn above(value: Option<&Value>, most: i64) -> Option<String> {
-    let is_above = number(value)? > most as f64;
+    let is_above = number(value)? > double(most);
     is_above.then(|| format!("Value must be no more than {most}"))
 }
 
