@@ -42,7 +42,8 @@ pub struct ListenerConfig {
 pub struct NetworkConfig {
     /// `socket.send.buffer.bytes`; none for the system's own.
     pub send_buffer_bytes: Option<u32>,
-    /// `socket.receive.buffer.bytes`; none for the system's own.
+    /// `socket.receive.buffer.bytes`; none for the system's own, which is also taken where it may grow as large: see
+    /// `fixed_receive_buffer`.
     pub receive_buffer_bytes: Option<u32>,
     /// `socket.listen.backlog.size`.
     pub listen_backlog: u32,
@@ -60,12 +61,15 @@ pub struct NetworkConfig {
     pub queued_request_bytes_max: Option<usize>,
 }
 
+/// Kafka's default of `socket.receive.buffer.bytes`.
+const RECEIVE_BUFFER_BYTES: u32 = 102_400;
+
 impl Default for NetworkConfig {
     /// Kafka's defaults.
     fn default() -> NetworkConfig {
         NetworkConfig {
             send_buffer_bytes: Some(102_400),
-            receive_buffer_bytes: Some(102_400),
+            receive_buffer_bytes: Some(RECEIVE_BUFFER_BYTES),
             listen_backlog: 50,
             request_bytes_max: 104_857_600,
             idle_max: Some(Duration::from_secs(600)),
@@ -250,11 +254,23 @@ fn bind_address(address: SocketAddr, network: &NetworkConfig) -> io::Result<TcpS
     }
     socket.set_reuseaddr(true)?;
     // Accepted sockets inherit it; later would be too late for the window's scale.
-    if let Some(bytes) = network.receive_buffer_bytes {
+    if let Some(bytes) = fixed_receive_buffer(network.receive_buffer_bytes, grows_up_to()) {
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(address)?;
     Ok(socket)
+}
+
+/// The receive buffer to ask for. One that is fixed never grows, and a sender of large batches then costs more than
+/// twice the CPU; so a wish that the system's own tuning can meet is left to it. Less than Kafka's default is meant as a limit.
+fn fixed_receive_buffer(wanted: Option<u32>, grows_up_to: u32) -> Option<u32> {
+    wanted.filter(|bytes| *bytes < RECEIVE_BUFFER_BYTES || *bytes > grows_up_to)
+}
+
+/// The largest receive buffer that the system gives by itself; 0 where it does not say.
+fn grows_up_to() -> u32 {
+    let sizes = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap_or_default();
+    sizes.split_whitespace().nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }
 
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, BindError> {
@@ -275,4 +291,20 @@ fn listen(
         port: config.port,
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receive_buffer_that_the_system_can_grow_to_is_not_fixed() {
+        let fixed = |wanted| fixed_receive_buffer(wanted, 6 << 20);
+        assert_eq!(fixed(None), None);
+        assert_eq!(fixed(Some(102_400)), None);
+        assert_eq!(fixed(Some(6 << 20)), None);
+        assert_eq!(fixed(Some(65_536)), Some(65_536));
+        assert_eq!(fixed(Some(8 << 20)), Some(8 << 20));
+        assert_eq!(fixed_receive_buffer(Some(102_400), 0), Some(102_400));
+    }
 }

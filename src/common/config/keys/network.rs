@@ -35,7 +35,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("SO_SNDBUF of server sockets, -1 means system default"),
     int("socket.receive.buffer.bytes", High)
         .default("102400")
-        .doc("SO_RCVBUF of server sockets, -1 means system default"),
+        .doc(
+            "SO_RCVBUF of server sockets, -1 means system default; from the default on it is left to the system where \
+             that may grow as far",
+        ),
     int("socket.request.max.bytes", High)
         .default("104857600")
         .valid(AtLeast(1))
