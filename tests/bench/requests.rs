@@ -6,7 +6,7 @@ use kafka_protocol::{
     messages::{
         ApiKey, ApiVersionsRequest, CreateTopicsRequest, FetchRequest, MetadataRequest,
         ProduceRequest, RequestHeader, TopicName,
-        create_topics_request::CreatableTopic,
+        create_topics_request::{CreatableTopic, CreatableTopicConfig},
         fetch_request::{FetchPartition, FetchTopic},
         metadata_request::MetadataRequestTopic,
         produce_request::{PartitionProduceData, TopicProduceData},
@@ -37,12 +37,25 @@ fn topic_name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
+/// What keeps the disk from filling while gigabytes are produced: the log keeps about a gigabyte.
+const CONFIGS: &[(&str, &str)] = &[
+    ("segment.bytes", "268435456"),
+    ("retention.bytes", "805306368"),
+    ("file.delete.delay.ms", "1000"),
+];
+
 /// Creates a topic with one replica per partition.
 pub(crate) fn create_topic(topic: &str, partitions: i32) -> Bytes {
+    let configs = CONFIGS.iter().map(|(name, value)| {
+        CreatableTopicConfig::default()
+            .with_name(StrBytes::from_static_str(name))
+            .with_value(Some(StrBytes::from_static_str(value)))
+    });
     let topic = CreatableTopic::default()
         .with_name(topic_name(topic))
         .with_num_partitions(partitions)
-        .with_replication_factor(1);
+        .with_replication_factor(1)
+        .with_configs(configs.collect());
     let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(300_000);
     frame(ApiKey::CreateTopics, 4, &request)
 }

@@ -44,6 +44,9 @@ impl Drop for KafkaPeer {
     }
 }
 
+/// Both brokers look often for what retention may delete; see `requests::create_topic`.
+const RETENTION: &str = "log.retention.check.interval.ms=1000";
+
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
@@ -92,7 +95,7 @@ impl Target {
         let zookeeper = Process::start(command, &directory.join("zookeeper.out"))?;
         wait_for(address(zookeeper_port), &listens)?;
         let text = format!(
-            "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n",
+            "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{RETENTION}\n",
             directory.join("data").display()
         );
         fs::write(directory.join("server.properties"), text).map_err(|error| error.to_string())?;
@@ -115,7 +118,7 @@ impl Target {
         let part = |name: &str| directory.join(name).display().to_string();
         run(&["zookeeper", &part("zookeeper"), &zookeeper_port.to_string()])?;
         let connect = format!("127.0.0.1:{zookeeper_port}");
-        run(&["broker", &part("broker"), &port.to_string(), &connect, "1"])?;
+        run(&["broker", &part("broker"), &port.to_string(), &connect, "1", RETENTION])?;
         let pid = fs::read_to_string(directory.join("broker/pid")).unwrap_or_default();
         let pid = pid.trim().parse().map_err(|_| "no pid of Kafka".to_owned())?;
         let kafka = Some(kafka);

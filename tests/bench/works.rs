@@ -64,6 +64,13 @@ impl Measured {
 
 /// Runs all that was asked for and prints the table.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let done = run_all(options);
+    // Only our own folder below the system's temporary one.
+    let _ = std::fs::remove_dir_all(&options.directory);
+    done
+}
+
+fn run_all(options: &Options) -> Result<(), String> {
     let text = include_str!("workloads.toml");
     let workloads: Workloads = toml::from_str(text).map_err(|error| error.to_string())?;
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
@@ -88,8 +95,6 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if wanted("partitions") {
         partitions(options)?;
     }
-    // Only our own folder below the system's temporary one.
-    let _ = std::fs::remove_dir_all(&options.directory);
     Ok(())
 }
 
@@ -244,10 +249,10 @@ fn start(options: &Options) -> Result<(), String> {
     let (seconds, cpu) = times[times.len() / 2];
     println!("| start to the first answer | {:.0} ms, {:.3} CPU-s |", seconds * 1e3, cpu);
     std::thread::sleep(Duration::from_secs(2));
-    let before = cpu_of(target.pid);
+    let before = cpu_of_threads(target.pid);
     std::thread::sleep(Duration::from_secs(10));
-    let idle = cpu_of(target.pid).since(before).total() / 10.0;
-    println!("| idle | {:.1} MB, {:.2} % CPU |", memory_of(target.pid) as f64 / 1e6, idle * 100.0);
+    let idle = (cpu_of_threads(target.pid) - before) / 10.0;
+    println!("| idle | {:.1} MB, {:.3} % CPU |", memory_of(target.pid) as f64 / 1e6, idle * 100.0);
     Ok(())
 }
 
