@@ -52,7 +52,6 @@ fn serve(file: &str) -> Result<(), Halt> {
         warn!(target: LOGGER, "{file}: {warning}");
     }
     info!(target: LOGGER, data_dir = %config.data_dir.display(),
-        address = %config.client_address,
         "starting a standalone ZooKeeper: one node, no ensemble; for more than one box run Apache ZooKeeper"
     );
     // Made before the server, so that a signal meanwhile is not lost.

@@ -1,4 +1,4 @@
-//! Who a client is, and what an ACL lets it do: the schemes world, auth, digest, ip and super.
+//! Who a client is, and what an ACL lets it do: the schemes world, auth, digest, ip, sasl, x509 and super.
 //! Source: ZooKeeper's `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL` and its
 //! authentication providers.
 
@@ -47,10 +47,15 @@ pub(crate) fn ip_id(address: IpAddr) -> Id {
     Id::new("ip", &address.to_canonical().to_string())
 }
 
+/// The schemes that a server knows only where it is set up for them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Schemes {
+    pub(crate) sasl: bool,
+    pub(crate) x509: bool,
+}
+
 /// Checks an ACL that a client sends, and puts the client's own ids where it says `auth`.
-///
-/// `sasl`: whether the server knows that scheme.
-pub(crate) fn resolve(acls: &[Acl], client: &[Id], sasl: bool) -> Result<Vec<Acl>, Refusal> {
+pub(crate) fn resolve(acls: &[Acl], client: &[Id], schemes: Schemes) -> Result<Vec<Acl>, Refusal> {
     let mut resolved = Vec::new();
     for (position, acl) in acls.iter().enumerate() {
         if acls[..position].contains(acl) {
@@ -60,7 +65,8 @@ pub(crate) fn resolve(acls: &[Acl], client: &[Id], sasl: bool) -> Result<Vec<Acl
             "world" if acl.id.id == "anyone" => resolved.push(acl.clone()),
             "auth" => {
                 let before = resolved.len();
-                for id in client.iter().filter(|id| id.scheme == "digest" || id.scheme == "sasl") {
+                let proven = |id: &&Id| matches!(id.scheme.as_str(), "digest" | "sasl" | "x509");
+                for id in client.iter().filter(proven) {
                     resolved.push(Acl { perms: acl.perms, id: id.clone() });
                 }
                 if resolved.len() == before {
@@ -70,7 +76,8 @@ pub(crate) fn resolve(acls: &[Acl], client: &[Id], sasl: bool) -> Result<Vec<Acl
             "digest" if acl.id.id.trim_end_matches(':').split(':').count() == 2 => {
                 resolved.push(acl.clone());
             }
-            "sasl" if sasl && !acl.id.id.is_empty() => resolved.push(acl.clone()),
+            "sasl" if schemes.sasl && !acl.id.id.is_empty() => resolved.push(acl.clone()),
+            "x509" if schemes.x509 && acl.id.id.contains('=') => resolved.push(acl.clone()),
             "ip" if parse_network(&acl.id.id).is_some() => resolved.push(acl.clone()),
             _ => return Err(Refusal::InvalidAcl),
         }
@@ -96,7 +103,7 @@ fn matches(wanted: &Id, client: &Id) -> bool {
         return false;
     }
     match wanted.scheme.as_str() {
-        "digest" | "sasl" => wanted.id == client.id,
+        "digest" | "sasl" | "x509" => wanted.id == client.id,
         "ip" => {
             let address = client.id.parse::<Ipv4Addr>().map(u32::from);
             match (parse_network(&wanted.id), address) {
@@ -161,12 +168,16 @@ mod tests {
     #[test]
     fn auth_stands_for_the_clients_own_ids() {
         let client = authenticate("digest", Some(b"u:p"), HOME, None).unwrap();
-        let resolved = resolve(&[acl(perms::ALL, "auth", "")], &client, false).unwrap();
+        let resolved =
+            resolve(&[acl(perms::ALL, "auth", "")], &client, Schemes::default()).unwrap();
         assert_eq!(resolved, [acl(perms::ALL, "digest", &digest_id(b"u:p"))]);
         assert_eq!(check(&resolved, perms::READ, &client), Ok(()));
         assert_eq!(check(&resolved, perms::READ, &[ip_id(HOME)]), Err(Refusal::NoAuth));
         let stranger = [ip_id(HOME)];
-        assert_eq!(resolve(&[acl(1, "auth", "")], &stranger, false), Err(Refusal::InvalidAcl));
+        assert_eq!(
+            resolve(&[acl(1, "auth", "")], &stranger, Schemes::default()),
+            Err(Refusal::InvalidAcl)
+        );
     }
 
     #[test]
@@ -180,7 +191,11 @@ mod tests {
             vec![acl(1, "unheard", "of")],
         ];
         for acls in bad {
-            assert_eq!(resolve(&acls, &[], false), Err(Refusal::InvalidAcl), "{acls:?}");
+            assert_eq!(
+                resolve(&acls, &[], Schemes::default()),
+                Err(Refusal::InvalidAcl),
+                "{acls:?}"
+            );
         }
     }
 

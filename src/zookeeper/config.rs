@@ -9,6 +9,8 @@ use std::time::Duration;
 use common::properties::{self, Properties};
 use thiserror::Error;
 
+use crate::key_store::StoreConfig;
+use crate::tls::{ClientAuth, TlsConfig};
 use crate::txn_log::Durability;
 
 /// Settings of a server, with the defaults of ZooKeeper.
@@ -19,7 +21,11 @@ pub struct Config {
     /// Where logs are; `data_dir` by default.
     pub data_log_dir: PathBuf,
     /// Where to listen; port 0 lets the system choose.
-    pub client_address: SocketAddr,
+    pub client_address: Option<SocketAddr>,
+    /// Where to listen for TLS, and with which keys; with it `client_address` may be missing.
+    pub secure: Option<SecureConfig>,
+    /// The admin server, if there is to be one.
+    pub admin: Option<AdminConfig>,
     /// The unit of time; sessions end at its multiples.
     pub tick: Duration,
     /// Connections per address of a client; 0 for any number.
@@ -64,6 +70,26 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
+/// The port for TLS.
+#[derive(Debug, Clone)]
+pub struct SecureConfig {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Keys and who is trusted.
+    pub tls: TlsConfig,
+    /// The subject of a certificate that makes a super user.
+    pub super_user: Option<String>,
+}
+
+/// The admin server: commands over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Where to listen; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The path in front of the commands' names.
+    pub command_url: String,
+}
+
 /// What is wrong with a file: all of it, a line each.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.join("\n"))]
@@ -96,6 +122,16 @@ const ENSEMBLE_KEYS: [&str; 17] = [
     "oraclePath",
 ];
 
+/// Keys that change nothing here and that nobody needs to hear of.
+const NEEDLESS_KEYS: [&str; 5] = [
+    // Apache speaks TLS with Netty alone.
+    "serverCnxnFactory",
+    "ssl.hostnameVerification",
+    "ssl.authProvider",
+    "ssl.handshakeDetectionTimeoutMillis",
+    "admin.idleTimeout",
+];
+
 impl Config {
     /// A server for tests: a folder, loopback, a port that the system chooses, short ticks, and a
     /// log that survives the process but no power cut.
@@ -104,7 +140,9 @@ impl Config {
         Config {
             data_log_dir: data_dir.clone(),
             data_dir,
-            client_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            client_address: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            secure: None,
+            admin: None,
             tick: Duration::from_millis(100),
             client_connections_max: 0,
             connections_max: 0,
@@ -138,7 +176,8 @@ impl Config {
             String::new()
         }));
         let data_log_dir = lines.take("dataLogDir").map_or_else(|| data_dir.clone(), PathBuf::from);
-        let client_address = client_address(&mut lines);
+        let secure = secure(&mut lines);
+        let client_address = client_address(&mut lines, secure.is_some());
         let tick_ms: u64 = lines.number("tickTime", 3000, 1);
         let bound = |ticks: u64| i32::try_from(tick_ms.saturating_mul(ticks)).unwrap_or(i32::MAX);
         let session_timeout_ms_min = match lines.number("minSessionTimeout", -1, -1) {
@@ -158,6 +197,8 @@ impl Config {
             data_dir,
             data_log_dir,
             client_address,
+            secure,
+            admin: admin(&mut lines),
             tick: Duration::from_millis(tick_ms),
             client_connections_max: lines.number("maxClientCnxns", 60, 0),
             connections_max: lines.number("maxCnxns", 0, 0),
@@ -253,9 +294,27 @@ impl Lines {
         }
     }
 
+    fn resolve(&mut self, key: &str, host: &str, port: u16) -> SocketAddr {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return SocketAddr::from((address, port));
+        }
+        match (host, port).to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(address)) => address,
+            _ => {
+                self.errors.push(format!("{key}={host}: no such host"));
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))
+            }
+        }
+    }
+
     fn boolean(&mut self, key: &str) -> bool {
+        self.boolean_or(key, false)
+    }
+
+    fn boolean_or(&mut self, key: &str, default: bool) -> bool {
         match self.take(key).as_deref() {
-            None | Some("false") => false,
+            None => default,
+            Some("false") => false,
             Some("true") => true,
             Some(value) => {
                 self.errors.push(format!("{key}={value}: must be true or false"));
@@ -285,26 +344,116 @@ fn refuse_ensemble(lines: &mut Lines) {
     }
 }
 
-fn client_address(lines: &mut Lines) -> SocketAddr {
-    let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-    let host = lines.take("clientPortAddress");
-    if !lines.properties.contains_key("clientPort") {
+fn client_address(lines: &mut Lines, is_secure: bool) -> Option<SocketAddr> {
+    let is_set = lines.properties.contains_key("clientPort");
+    let address = address(lines, "clientPortAddress", "clientPort");
+    if !is_set && !is_secure {
         lines.errors.push("clientPort is not set".to_owned());
     }
-    let port: u16 = lines.number("clientPort", 0, 0);
-    let Some(host) = host else {
-        return SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    address
+}
+
+/// The address of a port, if it is set: every one of the machine, unless the file names one.
+fn address(lines: &mut Lines, host_key: &str, port_key: &str) -> Option<SocketAddr> {
+    let host = lines.take(host_key);
+    let port: i32 = lines.number(port_key, -1, 0);
+    let Ok(port) = u16::try_from(port) else {
+        if port > 0 {
+            lines.errors.push(format!("{port_key}={port}: not a number that fits"));
+        }
+        return None;
     };
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return SocketAddr::from((address, port));
-    }
-    match (host.as_str(), port).to_socket_addrs().map(|mut found| found.next()) {
-        Ok(Some(address)) => address,
-        _ => {
-            lines.errors.push(format!("clientPortAddress={host}: no such host"));
-            unspecified
+    Some(match host {
+        None => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        Some(host) => lines.resolve(host_key, &host, port),
+    })
+}
+
+/// `secureClientPort` and the `ssl.` keys. Source: ZooKeeper's `X509Util`.
+fn secure(lines: &mut Lines) -> Option<SecureConfig> {
+    let address = address(lines, "secureClientPortAddress", "secureClientPort");
+    let key_store = store(lines, "ssl.keyStore");
+    let trust_store = store(lines, "ssl.trustStore");
+    let client_auth = match lines.take("ssl.clientAuth").unwrap_or_default().to_lowercase().as_str()
+    {
+        "" | "need" => ClientAuth::Need,
+        "want" => ClientAuth::Want,
+        "none" => ClientAuth::None,
+        other => {
+            lines.errors.push(format!("ssl.clientAuth={other}: must be none, want or need"));
+            ClientAuth::Need
+        }
+    };
+    let protocol = lines.take("ssl.protocol");
+    let protocols = lines.take("ssl.enabledProtocols").or(protocol);
+    let cipher_suites = lines.take("ssl.ciphersuites");
+    for key in ["ssl.crl", "ssl.ocsp", "client.portUnification"] {
+        if lines.boolean(key) {
+            lines.errors.push(format!("{key}=true: is not supported"));
         }
     }
+    let super_user = lines.take("X509AuthenticationProvider.superUser");
+    let address = address?;
+    let Some(key_store) = key_store else {
+        lines.errors.push("secureClientPort needs ssl.keyStore.location".to_owned());
+        return None;
+    };
+    if trust_store.is_none() && client_auth != ClientAuth::None {
+        lines.errors.push(
+            "ssl.clientAuth other than none needs ssl.trustStore.location: without one nobody \
+             could connect"
+                .to_owned(),
+        );
+    }
+    let list = |list: Option<String>| -> Vec<String> {
+        let list = list.unwrap_or_default();
+        let names = list.split([',', ':']).map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    };
+    let tls = TlsConfig {
+        key_store,
+        trust_store,
+        client_auth,
+        protocols: list(protocols),
+        cipher_suites: list(cipher_suites),
+    };
+    Some(SecureConfig { address, tls, super_user })
+}
+
+/// A key or trust store, if its place is set.
+fn store(lines: &mut Lines, prefix: &str) -> Option<StoreConfig> {
+    let location = lines.take(&format!("{prefix}.location"));
+    let password = lines.take(&format!("{prefix}.password"));
+    let password_path = lines.take(&format!("{prefix}.passwordPath"));
+    let kind = lines.take(&format!("{prefix}.type"));
+    Some(StoreConfig {
+        path: PathBuf::from(location?),
+        password: password.unwrap_or_default(),
+        password_path: password_path.map(PathBuf::from),
+        kind,
+    })
+}
+
+/// Source: ZooKeeper's `JettyAdminServer`.
+fn admin(lines: &mut Lines) -> Option<AdminConfig> {
+    let is_enabled = lines.boolean_or("admin.enableServer", true);
+    let host = lines.take("admin.serverAddress").unwrap_or_else(|| "0.0.0.0".to_owned());
+    let port: u16 = lines.number("admin.serverPort", 8080, 0);
+    let command_url = lines.take("admin.commandURL").unwrap_or_else(|| "/commands".to_owned());
+    for key in ["admin.portUnification", "admin.forceHttps"] {
+        if lines.boolean(key) && is_enabled {
+            lines.errors.push(format!("{key}=true: the admin server speaks plain HTTP only"));
+        }
+    }
+    if !is_enabled {
+        return None;
+    }
+    if !command_url.starts_with('/') {
+        lines.errors.push(format!("admin.commandURL={command_url}: must begin with /"));
+    }
+    let command_url = command_url.trim_end_matches('/').to_owned();
+    let address = lines.resolve("admin.serverAddress", &host, port);
+    Some(AdminConfig { address, command_url })
 }
 
 /// The whitelist: `srvr` is always on it.
@@ -323,17 +472,12 @@ fn words(list: &str) -> BTreeSet<String> {
 
 fn warnings(lines: &mut Lines) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut secure = Vec::new();
-    for (key, value) in &lines.properties {
+    for key in lines.properties.keys() {
         let name = key.strip_prefix("zookeeper.").unwrap_or(key);
         if ENSEMBLE_KEYS.contains(&name) || name.starts_with("quorum.") {
             warnings.push(format!("{key}: has no meaning for one node, ignored"));
-        } else if name.starts_with("secureClientPort") {
-            secure.push(format!("{key}: TLS is not built yet"));
-        } else if name == "admin.enableServer" && value.trim() == "false" {
-            // There is none.
-        } else if name.starts_with("admin.") {
-            warnings.push(format!("{key}: there is no admin server, ignored"));
+        } else if NEEDLESS_KEYS.contains(&name) {
+            // What it asks for is so, or has no meaning for a server's own port.
         } else if name.starts_with("metricsProvider.") || name.starts_with("jvm.") {
             warnings.push(format!("{key}: has no meaning here, ignored"));
         } else if name == "reconfigEnabled" || name == "clientPortListenBacklog" {
@@ -342,8 +486,6 @@ fn warnings(lines: &mut Lines) -> Vec<String> {
             warnings.push(format!("{key}: unknown key, ignored"));
         }
     }
-    // Never open less than was asked for, and in plaintext.
-    lines.errors.append(&mut secure);
     warnings
 }
 
@@ -357,8 +499,10 @@ mod tests {
                      admin.enableServer=false\n# admin.serverPort=8080\n";
         let config = Config::parse(text).unwrap();
         assert_eq!(config.data_log_dir, PathBuf::from("/tmp/zookeeper"));
-        assert_eq!(config.client_address.port(), 2181);
-        assert!(config.client_address.ip().is_unspecified());
+        let address = config.client_address.unwrap();
+        assert_eq!(address.port(), 2181);
+        assert!(address.ip().is_unspecified());
+        assert_eq!(config.admin, None);
         assert_eq!(config.client_connections_max, 0);
         assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (6000, 60_000));
         assert_eq!(config.words, BTreeSet::from(["srvr".to_owned()]));
@@ -387,6 +531,41 @@ mod tests {
             ["initLimit: has no meaning for one node, ignored", "nonsense: unknown key, ignored"]
         );
         assert!(config.words.contains("ruok") && config.words.contains("stat"));
+    }
+
+    #[test]
+    fn the_admin_server_is_there_unless_it_is_switched_off() {
+        let admin = |text: &str| {
+            let text = format!("dataDir=/d\nclientPort=1\n{text}");
+            Config::parse(text.as_bytes()).map(|config| config.admin)
+        };
+        let expected = |address: &str, command_url: &str| {
+            let (address, command_url) = (address.parse().unwrap(), command_url.to_owned());
+            Ok(Some(AdminConfig { address, command_url }))
+        };
+        assert_eq!(admin(""), expected("0.0.0.0:8080", "/commands"));
+        assert_eq!(admin("admin.enableServer=false"), Ok(None));
+        let text = "admin.serverAddress=127.0.0.1\nadmin.serverPort=1\nadmin.commandURL=/zk/";
+        assert_eq!(admin(text), expected("127.0.0.1:1", "/zk"));
+        assert!(admin("admin.forceHttps=true").is_err());
+    }
+
+    #[test]
+    fn a_port_for_tls_needs_its_keys_and_no_other_port() {
+        let parse = |text: &str| Config::parse(format!("dataDir=/d\n{text}").as_bytes());
+        let errors = parse("secureClientPort=1").unwrap_err().0;
+        assert_eq!(errors[0], "secureClientPort needs ssl.keyStore.location");
+        let keys = "secureClientPort=1\nssl.keyStore.location=/k.jks\nssl.keyStore.password=p\n";
+        let errors = parse(keys).unwrap_err().0;
+        assert!(errors[0].contains("ssl.trustStore.location"), "{errors:?}");
+        let text = format!("{keys}ssl.clientAuth=none\nssl.enabledProtocols=TLSv1.2,TLSv1.3\n");
+        let config = parse(&text).unwrap();
+        assert_eq!(config.client_address, None);
+        let tls = config.secure.unwrap().tls;
+        assert_eq!((tls.client_auth, tls.protocols.len()), (ClientAuth::None, 2));
+        assert_eq!(tls.key_store.path, PathBuf::from("/k.jks"));
+        // What would be checked less than was asked for.
+        assert!(parse(&format!("{text}ssl.crl=true\n")).is_err());
     }
 
     #[test]

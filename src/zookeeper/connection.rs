@@ -1,7 +1,6 @@
 //! One connection: reads frames and hands them to the core, writes what the core sends.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
+use crate::core::Peer;
 use crate::server::Shared;
 use crate::traffic::Traffic;
 use crate::watches::ConnectionId;
@@ -19,7 +19,7 @@ use crate::words;
 
 /// How long a connection may take to ask for a session. Source: ZooKeeper's
 /// `zookeeper.nio.sessionlessCnxnTimeout`.
-const SESSIONLESS_MAX: Duration = Duration::from_secs(10);
+pub(crate) const SESSIONLESS_MAX: Duration = Duration::from_secs(10);
 /// A connect request has 45 bytes; nobody gets more memory before there is a session.
 const CONNECT_BYTES_MAX: usize = 4096;
 /// What an idle connection keeps; a busy one grows with what it receives.
@@ -42,13 +42,14 @@ pub(crate) type Outlet = mpsc::UnboundedSender<Frame>;
 pub(crate) async fn serve<R, W>(
     shared: &Arc<Shared>,
     connection: ConnectionId,
-    address: SocketAddr,
+    peer: Peer,
     mut reader: R,
     mut writer: W,
 ) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let address = peer.address;
     let mut buffer = BytesMut::with_capacity(IDLE_BUFFER_BYTES);
     let first = timeout(SESSIONLESS_MAX, read_first(&mut reader, &mut buffer)).await;
     let frame = match first {
@@ -68,7 +69,7 @@ pub(crate) async fn serve<R, W>(
         Arc::new(Traffic::new(common::clock::wall_clock().0, shared.queued_bytes.clone()));
     // Its length is bounded by `traffic`.
     let (outlet, inlet) = mpsc::unbounded_channel();
-    shared.attach(connection, address, outlet, traffic.clone());
+    shared.attach(connection, peer, outlet, traffic.clone());
     received(shared, &traffic);
     shared.submit(|core, now| core.connect(connection, &frame, now));
     let reading = read_requests(&mut reader, &mut buffer, shared, connection, &traffic);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tracing::{debug, info, warn};
 
-use crate::auth;
+use crate::auth::{self, Schemes};
 use crate::code::{Refusal, op};
 use crate::data::{Id, perms};
 use crate::jute::Reader;
@@ -53,6 +53,7 @@ pub(crate) struct Settings {
     /// ACLs are neither checked nor refused.
     pub(crate) skip_acl: bool,
     pub(crate) sasl: Sasl,
+    pub(crate) x509: X509,
     /// How often overdue container and TTL nodes are looked for.
     pub(crate) container_check: Duration,
 }
@@ -66,6 +67,15 @@ pub(crate) struct Sasl {
     pub(crate) is_required: bool,
     pub(crate) users: Users,
     /// The user that is a super user.
+    pub(crate) super_user: Option<String>,
+}
+
+/// Who is known by a certificate.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct X509 {
+    /// Whether ACLs may name subjects.
+    pub(crate) is_enabled: bool,
+    /// The subject that is a super user.
     pub(crate) super_user: Option<String>,
 }
 
@@ -89,10 +99,27 @@ pub(crate) struct Take {
     pub(crate) output: Vec<Output>,
 }
 
+/// Where a connection comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_secure: bool,
+    /// The subject of the certificate that it has shown.
+    pub(crate) subject: Option<String>,
+}
+
+impl Peer {
+    /// Without TLS.
+    pub(crate) fn plain(address: SocketAddr) -> Peer {
+        Peer { address, is_secure: false, subject: None }
+    }
+}
+
 /// A connection, as far as the core cares.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
+    pub(crate) is_secure: bool,
     /// 0 until the connect request.
     pub(crate) session: i64,
     pub(crate) timeout_ms: i32,
@@ -111,6 +138,8 @@ pub(crate) struct Core {
     pub(crate) data_watches: WatchTable,
     pub(crate) child_watches: WatchTable,
     pub(crate) links: BTreeMap<ConnectionId, Link>,
+    /// How often somebody could not say who it is.
+    pub(crate) failed_logins: u64,
     take: Take,
     next_container_check: Instant,
 }
@@ -135,6 +164,7 @@ impl Core {
             data_watches: WatchTable::default(),
             child_watches: WatchTable::default(),
             links: BTreeMap::new(),
+            failed_logins: 0,
             take: Take::default(),
             next_container_check,
         }
@@ -151,14 +181,18 @@ impl Core {
     }
 
     /// A connection begins.
-    pub(crate) fn attach(
-        &mut self,
-        connection: ConnectionId,
-        address: SocketAddr,
-        traffic: Arc<Traffic>,
-    ) {
-        let ids = vec![auth::ip_id(address.ip())];
-        let link = Link { address, session: 0, timeout_ms: 0, ids, exchange: None, traffic };
+    pub(crate) fn attach(&mut self, connection: ConnectionId, peer: Peer, traffic: Arc<Traffic>) {
+        let Peer { address, is_secure, subject } = peer;
+        let mut ids = vec![auth::ip_id(address.ip())];
+        if let Some(subject) = subject {
+            if self.settings.x509.super_user.as_ref() == Some(&subject) {
+                info!(%address, subject, "a super user, by its certificate");
+                ids.push(Id::new("super", &subject));
+            }
+            ids.push(Id::new("x509", &subject));
+        }
+        let link =
+            Link { address, is_secure, session: 0, timeout_ms: 0, ids, exchange: None, traffic };
         self.links.insert(connection, link);
     }
 
@@ -331,6 +365,7 @@ impl Core {
         let failed = result.is_err();
         self.send(connection, reply::reply(header.xid, 0, result), Some(now.instant));
         if failed {
+            self.failed_logins += 1;
             self.close(connection);
         }
     }
@@ -372,6 +407,7 @@ impl Core {
         };
         self.send(connection, reply::reply(header.xid, 0, result), Some(now.instant));
         if step.is_none() {
+            self.failed_logins += 1;
             self.close(connection);
         }
     }
@@ -392,7 +428,10 @@ impl Core {
             session: link.session,
             ids: if self.settings.skip_acl { &super_user } else { &link.ids },
             enforce_quota: self.settings.enforce_quota,
-            sasl: self.settings.sasl.is_enabled,
+            schemes: Schemes {
+                sasl: self.settings.sasl.is_enabled,
+                x509: self.settings.x509.is_enabled,
+            },
         };
         let session = link.session;
         let txn = request.and_then(|request| match request {

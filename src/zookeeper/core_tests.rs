@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::auth::digest_id;
 use crate::code::Refusal;
-use crate::core::{Core, Now, Output, Sasl, Settings};
+use crate::core::{Core, Now, Output, Peer, Sasl, Settings, X509};
 use crate::data::{Acl, Id, perms};
 use crate::jute::{Reader, Write};
 use crate::traffic::Traffic;
@@ -38,6 +38,7 @@ impl Bench {
             enforce_quota: true,
             skip_acl: false,
             sasl,
+            x509: X509::default(),
             container_check: SECOND * 60,
         };
         let now = Now { instant: common::clock::now(), wall_ms: 1000 };
@@ -79,7 +80,7 @@ impl Bench {
         let connection = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        self.core.attach(connection, address, Arc::new(Traffic::default()));
+        self.core.attach(connection, Peer::plain(address), Arc::new(Traffic::default()));
         let mut frame = Vec::new();
         frame.int(0);
         frame.long(0);
@@ -368,7 +369,7 @@ fn a_client_that_has_seen_more_than_we_have_is_sent_away() {
     let mut bench = Bench::new();
     let connection = ConnectionId(9);
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
-    bench.core.attach(connection, address, Arc::new(Traffic::default()));
+    bench.core.attach(connection, Peer::plain(address), Arc::new(Traffic::default()));
     let mut frame = Vec::new();
     frame.int(0);
     frame.long(77);

@@ -11,15 +11,20 @@ pub mod config;
 pub mod data;
 pub mod date;
 pub mod jaas;
+pub mod key_store;
 pub mod server;
+pub mod tls;
 pub mod txn_log;
 pub mod untrusted;
 
+mod admin;
+mod admin_commands;
 mod answers;
 mod auth;
 mod client_wire;
 mod connection;
 mod core;
+mod json;
 mod jute;
 mod prepare;
 mod quota;
@@ -35,6 +40,8 @@ mod txn;
 mod watches;
 mod words;
 
+#[cfg(test)]
+mod admin_tests;
 #[cfg(test)]
 mod core_tests;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::auth;
+use crate::auth::{self, Schemes};
 use crate::code::{Refusal, op};
 use crate::data::{Acl, Id, Kind, check_path, perms, split_path};
 use crate::quota;
@@ -21,8 +21,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) ids: &'a [Id],
     /// Whether hard quotas are enforced.
     pub(crate) enforce_quota: bool,
-    /// Whether ACLs may have the scheme `sasl`.
-    pub(crate) sasl: bool,
+    pub(crate) schemes: Schemes,
 }
 
 /// Prepares one change.
@@ -136,7 +135,7 @@ impl<'a> Preparation<'a> {
             return Err(Refusal::BadArguments);
         }
         let parent_path = parent_path.to_owned();
-        let acl = auth::resolve(&acl, self.asker.ids, self.asker.sasl)?;
+        let acl = auth::resolve(&acl, self.asker.ids, self.asker.schemes)?;
         let mut parent = self.get(&parent_path)?;
         self.permit(&parent, perms::CREATE)?;
         if mode.sequential {
@@ -213,7 +212,7 @@ impl<'a> Preparation<'a> {
 
     fn set_acl(&mut self, path: String, acl: &[Acl], version: i32) -> Result<Txn, Refusal> {
         check_path(&path).map_err(|_| Refusal::BadArguments)?;
-        let acl = auth::resolve(acl, self.asker.ids, self.asker.sasl)?;
+        let acl = auth::resolve(acl, self.asker.ids, self.asker.schemes)?;
         let mut node = self.get(&path)?;
         self.permit(&node, perms::ADMIN)?;
         let version = next_version(node.aversion, version)?;

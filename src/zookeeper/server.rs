@@ -5,7 +5,7 @@
 //! the log is on disk: while the log thread syncs what one request wrote, others go on, and all
 //! that they wrote is one more sync.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,15 +18,18 @@ use parking_lot::{Condvar, MappedMutexGuard, Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use crate::admin;
 use crate::config::Config;
-use crate::connection::{self, Frame, Outlet};
-use crate::core::{Core, Now, Output, Sasl, Settings};
+use crate::connection::{self, Frame, Outlet, SESSIONLESS_MAX};
+use crate::core::{Core, Link, Now, Output, Peer, Sasl, Settings, X509};
 use crate::snapshot;
 use crate::store::{Store, StoreError};
-use crate::traffic::{Latency, Traffic};
+use crate::tls::{self, TlsError};
+use crate::traffic::{Latency, Sizes, Traffic};
 use crate::txn_log::LogWriter;
 use crate::watches::ConnectionId;
 
@@ -38,6 +41,10 @@ const FRAME_EXTRA_BYTES: usize = 1024;
 const LOG_BYTES_MAX: usize = 4 << 30;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
+
+/// What a write of the log should not take longer than. Source: ZooKeeper's
+/// `fsync.warningthresholdms`.
+const SLOW_SYNC: Duration = Duration::from_secs(1);
 
 /// Why a server does not start.
 #[derive(Debug, Error)]
@@ -53,6 +60,9 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The port for TLS cannot be opened.
+    #[error("set TLS up")]
+    Tls(#[from] TlsError),
     /// The system gives no thread.
     #[error("start a thread")]
     Thread(#[source] io::Error),
@@ -71,12 +81,24 @@ impl Server {
         let begun = clock::now();
         let store = Store::open(&config.data_dir, &config.data_log_dir, config.durability)?;
         let loaded = store.load(config.extended_types)?;
-        let (listener, address) = listen(config.client_address)
-            .map_err(|source| StartError::Listen { address: config.client_address, source })?;
+        let plain = config.client_address.map(listen).transpose()?;
+        let secure = match &config.secure {
+            Some(secure) => {
+                let acceptor = tls::acceptor(&secure.tls)?;
+                Some((listen(secure.address)?, acceptor))
+            }
+            None => None,
+        };
+        let admin = listen_for_admin(&config);
+        let addresses = Addresses {
+            plain: plain.as_ref().map(|(_, address)| *address),
+            secure: secure.as_ref().map(|((_, address), _)| *address),
+            admin: admin.as_ref().map(|(_, address)| *address),
+        };
         let core = Core::new(settings(&config), loaded.tree, loaded.sessions, Now::read());
         let shared = Arc::new(Shared {
             frame_bytes_max: config.jute_buffer_bytes_max + FRAME_EXTRA_BYTES,
-            address,
+            addresses,
             started: begun,
             state: Mutex::new(State {
                 core,
@@ -108,12 +130,24 @@ impl Server {
             let shared = shared.clone();
             move || keep_house(&shared)
         })?;
+        let doors = Doors {
+            plain: plain.map(|(listener, _)| listener),
+            secure: secure.map(|((listener, _), acceptor)| (listener, acceptor)),
+            admin: admin.map(|(listener, _)| listener),
+        };
         server.spawn("zookeeper", move || {
-            runtime.block_on(accept_loop(&shared, listener));
+            runtime.block_on(accept_loop(&shared, doors));
             // Connections that still are there end with the runtime.
             runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
-        info!(%address, elapsed = ?clock::now() - begun, "serving, as one node");
+        let show = |address: Option<SocketAddr>| address.map(|address| address.to_string());
+        info!(
+            address = show(addresses.plain),
+            secure_address = show(addresses.secure),
+            admin_address = show(addresses.admin),
+            elapsed = ?clock::now() - begun,
+            "serving, as one node"
+        );
         Ok(server)
     }
 
@@ -124,8 +158,22 @@ impl Server {
     }
 
     /// Where clients connect.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no port but that for TLS.
     pub fn address(&self) -> SocketAddr {
-        self.shared.address
+        self.shared.addresses.plain.expect("the config has a clientPort")
+    }
+
+    /// Where clients connect for TLS.
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.shared.addresses.secure
+    }
+
+    /// Where the admin server is.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.shared.addresses.admin
     }
 
     /// Whether the server has given up: its log cannot be written.
@@ -173,12 +221,22 @@ fn settings(config: &Config) -> Settings {
             users: config.sasl_users.clone(),
             super_user: config.super_user.clone(),
         },
+        x509: X509 {
+            is_enabled: config.secure.is_some(),
+            super_user: config.secure.as_ref().and_then(|secure| secure.super_user.clone()),
+        },
         container_check: config.container_check,
     }
 }
 
+type Listening = (std::net::TcpListener, SocketAddr);
+
 /// Listens; on a machine without IPv6, "every address" is IPv4's.
-fn listen(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
+fn listen(address: SocketAddr) -> Result<Listening, StartError> {
+    bind(address).map_err(|source| StartError::Listen { address, source })
+}
+
+fn bind(address: SocketAddr) -> io::Result<Listening> {
     let bound = match std::net::TcpListener::bind(address) {
         Err(error) if address.is_ipv6() && error.kind() != io::ErrorKind::AddrInUse => {
             match address.ip().is_unspecified() {
@@ -194,6 +252,33 @@ fn listen(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)
     bound.set_nonblocking(true)?;
     let address = bound.local_addr()?;
     Ok((bound, address))
+}
+
+/// Nobody's data hangs on the admin server: where its port is taken, the rest is served.
+fn listen_for_admin(config: &Config) -> Option<Listening> {
+    let address = config.admin.as_ref()?.address;
+    match bind(address) {
+        Ok(listening) => Some(listening),
+        Err(error) => {
+            warn!(%address, %error, "there is no admin server, see admin.serverPort and admin.enableServer");
+            None
+        }
+    }
+}
+
+/// Where a server is reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) plain: Option<SocketAddr>,
+    pub(crate) secure: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+/// What a server listens on.
+struct Doors {
+    plain: Option<std::net::TcpListener>,
+    secure: Option<(std::net::TcpListener, TlsAcceptor)>,
+    admin: Option<std::net::TcpListener>,
 }
 
 /// What the log thread is at.
@@ -224,6 +309,19 @@ pub(crate) struct Statistics {
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) latency: Mutex<Latency>,
+    pub(crate) response_sizes: Mutex<Option<Sizes>>,
+    /// Writes of the log that took longer than they should.
+    pub(crate) slow_syncs: AtomicU64,
+}
+
+/// A connection that has asked for a session, to be shown.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_secure: bool,
+    pub(crate) session: i64,
+    pub(crate) timeout_ms: i32,
+    pub(crate) traffic: Arc<Traffic>,
 }
 
 /// What the threads of a server share.
@@ -231,7 +329,7 @@ pub(crate) struct Statistics {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) frame_bytes_max: usize,
-    pub(crate) address: SocketAddr,
+    pub(crate) addresses: Addresses,
     pub(crate) started: Instant,
     state: Mutex<State>,
     log_wake: Condvar,
@@ -253,16 +351,16 @@ impl Shared {
     }
 
     /// The connections that have asked for a session.
-    pub(crate) fn connections(
-        &self,
-    ) -> BTreeMap<ConnectionId, (SocketAddr, i64, i32, Arc<Traffic>)> {
+    pub(crate) fn connections(&self) -> Vec<Connection> {
         let core = self.core();
-        let links = core.links.iter();
-        links
-            .map(|(id, link)| {
-                (*id, (link.address, link.session, link.timeout_ms, link.traffic.clone()))
-            })
-            .collect()
+        let show = |link: &Link| Connection {
+            address: link.address,
+            is_secure: link.is_secure,
+            session: link.session,
+            timeout_ms: link.timeout_ms,
+            traffic: link.traffic.clone(),
+        };
+        core.links.values().map(show).collect()
     }
 
     pub(crate) fn connection_count(&self) -> usize {
@@ -272,12 +370,12 @@ impl Shared {
     pub(crate) fn attach(
         &self,
         connection: ConnectionId,
-        address: SocketAddr,
+        peer: Peer,
         outlet: Outlet,
         traffic: Arc<Traffic>,
     ) {
         self.outlets.lock().insert(connection, (outlet, traffic.clone()));
-        self.core().attach(connection, address, traffic);
+        self.core().attach(connection, peer, traffic);
     }
 
     pub(crate) fn detach(&self, connection: ConnectionId) {
@@ -322,6 +420,8 @@ impl Shared {
                         let latency = now.instant.duration_since(received);
                         traffic.replied(latency, now.wall_ms);
                         self.statistics.latency.lock().add(latency);
+                        let mut sizes = self.statistics.response_sizes.lock();
+                        *sizes = Some(Sizes::with(*sizes, frame.len()));
                     }
                     self.statistics.sent.fetch_add(1, Ordering::Relaxed);
                     // It fails when the connection has just ended, and then nobody misses it.
@@ -376,7 +476,8 @@ fn write_log(shared: &Shared) {
                 return shared.fail(&error);
             }
             let elapsed = clock::now() - begun;
-            if elapsed > Duration::from_secs(1) {
+            if elapsed > SLOW_SYNC {
+                shared.statistics.slow_syncs.fetch_add(1, Ordering::Relaxed);
                 warn!(?elapsed, "bringing the log to disk was slow");
             }
         }
@@ -440,9 +541,9 @@ fn keep_house(shared: &Shared) {
 }
 
 /// Takes connections until the server stops, and lets time pass.
-async fn accept_loop(shared: &Arc<Shared>, listener: std::net::TcpListener) {
-    let listener = match TcpListener::from_std(listener) {
-        Ok(listener) => listener,
+async fn accept_loop(shared: &Arc<Shared>, doors: Doors) {
+    let (plain, secure, tls) = match open(shared, doors) {
+        Ok(open) => open,
         Err(error) => return shared.fail(&error),
     };
     let mut per_address: HashMap<IpAddr, usize> = HashMap::new();
@@ -451,43 +552,72 @@ async fn accept_loop(shared: &Arc<Shared>, listener: std::net::TcpListener) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut next_id = 0;
     loop {
-        tokio::select! {
+        let (accepted, tls) = tokio::select! {
             () = shared.stop.cancelled() => return,
-            _ = ticks.tick() => shared.submit(|core, now| core.tick(now)),
-            Some(ended) = tasks.join_next() => match ended {
-                Ok(ip) => {
-                    if let Some(count) = per_address.get_mut(&ip) {
-                        *count -= 1;
-                        if *count == 0 {
-                            per_address.remove(&ip);
-                        }
-                    }
-                }
-                Err(error) => error!(%error, "a connection's task has ended badly"),
-            },
-            accepted = listener.accept() => {
-                let (stream, address) = match accepted {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        warn!(%error, "no connection can be accepted for now");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                        continue;
-                    }
-                };
-                let ip = address.ip().to_canonical();
-                let count = per_address.get(&ip).copied().unwrap_or(0);
-                if !has_room(shared, address, count, tasks.len()) {
-                    continue;
-                }
-                *per_address.entry(ip).or_default() += 1;
-                next_id += 1;
-                let connection = ConnectionId(next_id);
-                let shared = shared.clone();
-                tasks.spawn(async move {
-                    serve(&shared, connection, address, stream).await;
-                    ip
-                });
+            _ = ticks.tick() => {
+                shared.submit(|core, now| core.tick(now));
+                continue;
             }
+            Some(ended) = tasks.join_next() => {
+                match ended {
+                    Ok(ip) => leave(&mut per_address, ip),
+                    Err(error) => error!(%error, "a connection's task has ended badly"),
+                }
+                continue;
+            }
+            accepted = accept(plain.as_ref()) => (accepted, None),
+            accepted = accept(secure.as_ref()) => (accepted, tls.clone()),
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "no connection can be accepted for now");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let ip = address.ip().to_canonical();
+        let count = per_address.get(&ip).copied().unwrap_or(0);
+        if !has_room(shared, address, count, tasks.len()) {
+            continue;
+        }
+        *per_address.entry(ip).or_default() += 1;
+        next_id += 1;
+        let connection = ConnectionId(next_id);
+        let shared = shared.clone();
+        tasks.spawn(async move {
+            serve(&shared, connection, address, stream, tls).await;
+            ip
+        });
+    }
+}
+
+type Open = (Option<TcpListener>, Option<TcpListener>, Option<TlsAcceptor>);
+
+/// Hands the listeners to the runtime, and lets the admin server run.
+fn open(shared: &Arc<Shared>, doors: Doors) -> io::Result<Open> {
+    if let (Some(listener), Some(config)) = (doors.admin, &shared.config.admin) {
+        let listener = TcpListener::from_std(listener)?;
+        tokio::spawn(admin::serve(shared.clone(), listener, config.command_url.clone()));
+    }
+    let plain = doors.plain.map(TcpListener::from_std).transpose()?;
+    let (secure, tls) = doors.secure.unzip();
+    Ok((plain, secure.map(TcpListener::from_std).transpose()?, tls))
+}
+
+/// The next connection of a listener; none without one.
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn leave(per_address: &mut HashMap<IpAddr, usize>, ip: IpAddr) {
+    if let Some(count) = per_address.get_mut(&ip) {
+        *count -= 1;
+        if *count == 0 {
+            per_address.remove(&ip);
         }
     }
 }
@@ -510,10 +640,25 @@ async fn serve(
     connection: ConnectionId,
     address: SocketAddr,
     stream: TcpStream,
+    tls: Option<TlsAcceptor>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         return debug!(%address, %error, "connection ended before it began");
     }
-    let (reader, writer) = stream.into_split();
-    connection::serve(shared, connection, address, reader, writer).await;
+    let Some(tls) = tls else {
+        let (reader, writer) = stream.into_split();
+        return connection::serve(shared, connection, Peer::plain(address), reader, writer).await;
+    };
+    match tokio::time::timeout(SESSIONLESS_MAX, tls::accept(&tls, stream)).await {
+        Ok(Ok((stream, subject))) => {
+            let (reader, writer) = tokio::io::split(stream);
+            let peer = Peer { address, is_secure: true, subject };
+            connection::serve(shared, connection, peer, reader, writer).await;
+        }
+        Ok(Err(error)) => {
+            shared.core().failed_logins += 1;
+            info!(%address, %error, "no TLS with this client, closing");
+        }
+        Err(_) => debug!(%address, "the TLS handshake took too long, closing"),
+    }
 }

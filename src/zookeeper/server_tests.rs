@@ -262,7 +262,7 @@ fn who_does_not_read_is_not_read_from() {
     for _ in 0..100 {
         client.exists("/", false).unwrap();
         let connections = server.shared.connections();
-        let traffic = &connections.values().next_back().unwrap().3;
+        let traffic = &connections.last().unwrap().traffic;
         queued = queued.max(traffic.queued_bytes());
     }
     assert!(queued > 0 && queued < 8 << 20, "{queued}");
@@ -371,7 +371,7 @@ fn a_server_that_cannot_start_says_why() {
     let other = TempDir::new().unwrap();
     config.data_dir = other.path().to_owned();
     config.data_log_dir = other.path().to_owned();
-    config.client_address = server.address();
+    config.client_address = Some(server.address());
     let error = Server::start(config).unwrap_err();
     assert!(matches!(error, crate::server::StartError::Listen { .. }), "{error}");
 }
@@ -383,6 +383,31 @@ fn a_log_that_cannot_be_written_stops_the_server_before_anybody_is_answered() {
     std::fs::remove_dir_all(folder.path().join("version-2")).unwrap();
     assert!(Client::connect(&server.address().to_string(), TIMEOUT, None).is_err());
     assert!(server.has_failed());
+}
+
+#[test]
+fn a_full_disk_stops_the_server_and_takes_nothing_that_was_acknowledged() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    client.create("/a", Some(b"x"), &Acl::open(), CreateMode::Persistent).unwrap();
+    let session = client.session().clone();
+    drop(client);
+    server.stop();
+    let server = start(&folder);
+    // The next log is that of the next zxid, and there is no room for it.
+    let next = folder.path().join("version-2").join("log.3");
+    std::os::unix::fs::symlink("/dev/full", &next).unwrap();
+    let again = Client::connect(&server.address().to_string(), TIMEOUT, Some(&session));
+    let client = again.unwrap().0;
+    let result = client.create("/b", Some(b"y"), &Acl::open(), CreateMode::Persistent);
+    assert!(matches!(result, Err(ClientError::Lost)), "{result:?}");
+    assert!(server.has_failed());
+    drop(server);
+    std::fs::remove_file(&next).unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    assert_eq!(client.get_children("/", false).unwrap().0, ["a", "zookeeper"]);
 }
 
 /// What a crash would leave at this moment: snapshots first, or a log might be missing behind one.

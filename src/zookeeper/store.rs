@@ -193,6 +193,14 @@ impl Store {
         Ok(())
     }
 
+    /// The zxid of the latest snapshot, and when it was written, in seconds since 1970.
+    pub(crate) fn last_snapshot(&self) -> Option<(i64, i64)> {
+        let (zxid, path) = files(&self.snapshots, "snapshot").ok()?.pop()?;
+        let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some((zxid, i64::try_from(since.as_secs()).ok()?))
+    }
+
     /// Deletes snapshots beyond the latest `retain`, and the logs that none of those needs.
     pub(crate) fn purge(&self, retain: usize) -> Result<usize, StoreError> {
         let snapshots = files(&self.snapshots, "snapshot")?;

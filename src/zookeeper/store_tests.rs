@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
-use crate::core::{Core, Now, Sasl, Settings};
+use crate::core::{Core, Now, Peer, Sasl, Settings, X509};
 use crate::data::Acl;
 use crate::jute::Write;
 use crate::snapshot::{HeadAcls, SnapshotWriter, Walk};
@@ -41,6 +41,7 @@ fn settings() -> Settings {
         enforce_quota: false,
         skip_acl: false,
         sasl: Sasl::default(),
+        x509: X509::default(),
         container_check: Duration::from_secs(60),
     }
 }
@@ -65,7 +66,7 @@ impl Bench {
         let connection = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        self.core.attach(connection, address, Arc::new(Traffic::default()));
+        self.core.attach(connection, Peer::plain(address), Arc::new(Traffic::default()));
         let mut frame = Vec::new();
         frame.int(0);
         frame.long(0);

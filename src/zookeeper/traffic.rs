@@ -55,6 +55,22 @@ pub(crate) struct Latency {
     count: u64,
 }
 
+/// Sizes of replies, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) last: usize,
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+}
+
+impl Sizes {
+    /// With one more; `None` before the first.
+    pub(crate) fn with(sizes: Option<Sizes>, size: usize) -> Sizes {
+        let before = sizes.unwrap_or(Sizes { last: size, min: size, max: size });
+        Sizes { last: size, min: before.min.min(size), max: before.max.max(size) }
+    }
+}
+
 impl Latency {
     pub(crate) fn add(&mut self, latency: Duration) {
         let latency = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);

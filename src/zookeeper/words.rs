@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::clock;
 
 use crate::config::WORDS;
+use crate::core::Core;
 use crate::date::java_date;
-use crate::server::Shared;
+use crate::json::{Json, double};
+use crate::server::{Connection, Shared};
 use crate::traffic::{Latency, Traffic};
 use crate::watches::WatchTable;
 
@@ -44,15 +46,11 @@ pub(crate) fn answer(word: &str, shared: &Shared) -> String {
         "wchc" => watches_by_session(shared, &mut out),
         "wchp" => watches_by_path(shared, &mut out),
         "crst" => {
-            for (_, _, _, traffic) in shared.connections().values() {
-                traffic.reset();
-            }
+            reset_connections(shared);
             out.write_str("Connection stats reset.\n")
         }
         "srst" => {
-            shared.statistics.received.store(0, Ordering::Relaxed);
-            shared.statistics.sent.store(0, Ordering::Relaxed);
-            *shared.statistics.latency.lock() = Latency::default();
+            reset_server(shared);
             out.write_str("Server stats reset.\n")
         }
         // The history of digests, of which we keep none; trace masks, of which there are none.
@@ -63,9 +61,18 @@ pub(crate) fn answer(word: &str, shared: &Shared) -> String {
     out
 }
 
-/// As Java prints a double: with a point.
-fn double(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value:.1}") } else { value.to_string() }
+pub(crate) fn reset_connections(shared: &Shared) {
+    for connection in shared.connections() {
+        connection.traffic.reset();
+    }
+}
+
+pub(crate) fn reset_server(shared: &Shared) {
+    let statistics = &shared.statistics;
+    statistics.received.store(0, Ordering::Relaxed);
+    statistics.sent.store(0, Ordering::Relaxed);
+    *statistics.latency.lock() = Latency::default();
+    *statistics.response_sizes.lock() = None;
 }
 
 fn address(address: SocketAddr) -> String {
@@ -77,8 +84,8 @@ fn address(address: SocketAddr) -> String {
     }
 }
 
-fn outstanding(shared: &Shared) -> usize {
-    shared.connections().values().map(|(_, _, _, traffic)| traffic.outstanding()).sum()
+pub(crate) fn outstanding(shared: &Shared) -> usize {
+    shared.connections().iter().map(|connection| connection.traffic.outstanding()).sum()
 }
 
 fn server(shared: &Shared, out: &mut String) -> std::fmt::Result {
@@ -108,8 +115,8 @@ fn server_stats(shared: &Shared, out: &mut String) -> std::fmt::Result {
 fn stat(shared: &Shared, out: &mut String) -> std::fmt::Result {
     writeln!(out, "Zookeeper version: {VERSION}, built on unknown")?;
     writeln!(out, "Clients:")?;
-    for (peer, _, _, traffic) in shared.connections().values() {
-        connection_head(*peer, traffic, out)?;
+    for connection in shared.connections() {
+        connection_head(connection.address, &connection.traffic, out)?;
         writeln!(out, ")")?;
     }
     writeln!(out)?;
@@ -131,9 +138,9 @@ fn connection_head(peer: SocketAddr, traffic: &Traffic, out: &mut String) -> std
 }
 
 fn connections(shared: &Shared, out: &mut String) -> std::fmt::Result {
-    for (peer, session, timeout_ms, traffic) in shared.connections().values() {
-        connection_head(*peer, traffic, out)?;
-        if *session != 0 {
+    for Connection { address, session, timeout_ms, traffic, .. } in shared.connections() {
+        connection_head(address, &traffic, out)?;
+        if session != 0 {
             let stats = traffic.stats();
             write!(
                 out,
@@ -161,38 +168,47 @@ fn connections(shared: &Shared, out: &mut String) -> std::fmt::Result {
 }
 
 fn monitor(shared: &Shared, out: &mut String) -> std::fmt::Result {
+    for (key, value) in monitor_values(shared) {
+        match value {
+            Json::Text(text) => writeln!(out, "zk_{key}\t{text}")?,
+            value => writeln!(out, "zk_{key}\t{value}")?,
+        }
+    }
+    Ok(())
+}
+
+/// What `mntr` tells, with Apache's names.
+pub(crate) fn monitor_values(shared: &Shared) -> Vec<(&'static str, Json)> {
     let latency = *shared.statistics.latency.lock();
     let outstanding = outstanding(shared);
     let connections = shared.connection_count();
+    let count = |counter: &AtomicU64| Json::count(counter.load(Ordering::Relaxed));
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let core = shared.core();
     let ephemerals: usize = core.tree.ephemerals().values().map(|paths| paths.len()).sum();
     let watches = core.data_watches.count() + core.child_watches.count();
-    let uptime = (clock::now() - shared.started).as_millis();
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let lines = [
-        ("version", format!("{VERSION}, built on unknown")),
-        ("server_state", "standalone".to_owned()),
-        ("avg_latency", double(latency.average())),
-        ("max_latency", latency.max.to_string()),
-        ("min_latency", latency.min.to_string()),
-        ("packets_received", shared.statistics.received.load(Ordering::Relaxed).to_string()),
-        ("packets_sent", shared.statistics.sent.load(Ordering::Relaxed).to_string()),
-        ("num_alive_connections", connections.to_string()),
-        ("outstanding_requests", outstanding.to_string()),
-        ("uptime", uptime.to_string()),
-        ("znode_count", core.tree.node_count().to_string()),
-        ("watch_count", watches.to_string()),
-        ("ephemerals_count", ephemerals.to_string()),
-        ("approximate_data_size", core.tree.data_size().to_string()),
-        ("global_sessions", core.sessions.len().to_string()),
-        ("local_sessions", "0".to_owned()),
-        ("open_file_descriptor_count", open_files().to_string()),
-        ("max_file_descriptor_count", limit.current.unwrap_or(u64::MAX).to_string()),
-    ];
-    for (key, value) in lines {
-        writeln!(out, "zk_{key}\t{value}")?;
-    }
-    Ok(())
+    vec![
+        ("version", Json::Text(format!("{VERSION}, built on unknown"))),
+        ("server_state", Json::text("standalone")),
+        ("avg_latency", Json::Double(latency.average())),
+        ("max_latency", Json::count(latency.max)),
+        ("min_latency", Json::count(latency.min)),
+        ("packets_received", count(&shared.statistics.received)),
+        ("packets_sent", count(&shared.statistics.sent)),
+        ("num_alive_connections", Json::count(connections)),
+        ("outstanding_requests", Json::count(outstanding)),
+        ("uptime", Json::count((clock::now() - shared.started).as_millis())),
+        ("znode_count", Json::count(core.tree.node_count())),
+        ("watch_count", Json::count(watches)),
+        ("ephemerals_count", Json::count(ephemerals)),
+        ("approximate_data_size", Json::count(core.tree.data_size())),
+        ("global_sessions", Json::count(core.sessions.len())),
+        ("local_sessions", Json::Integer(0)),
+        ("auth_failed_count", Json::count(core.failed_logins)),
+        ("fsync_threshold_exceed_count", count(&shared.statistics.slow_syncs)),
+        ("open_file_descriptor_count", Json::count(open_files())),
+        ("max_file_descriptor_count", Json::count(limit.current.unwrap_or(u64::MAX))),
+    ]
 }
 
 fn open_files() -> usize {
@@ -202,8 +218,9 @@ fn open_files() -> usize {
 fn configuration(shared: &Shared, out: &mut String) -> std::fmt::Result {
     let config = &shared.config;
     let (data, logs) = (&shared.store.snapshots, &shared.store.logs);
-    writeln!(out, "clientPort={}", shared.address.port())?;
-    writeln!(out, "secureClientPort=-1")?;
+    let port = |address: Option<SocketAddr>| address.map_or(-1, |address| address.port().into());
+    writeln!(out, "clientPort={}", port(shared.addresses.plain))?;
+    writeln!(out, "secureClientPort={}", port(shared.addresses.secure))?;
     writeln!(out, "dataDir={}", data.display())?;
     writeln!(out, "dataDirSize={}", size_of(data))?;
     writeln!(out, "dataLogDir={}", logs.display())?;
@@ -216,20 +233,29 @@ fn configuration(shared: &Shared, out: &mut String) -> std::fmt::Result {
     writeln!(out, "serverId=0")
 }
 
-/// What Java tells of its machine, as far as it has a meaning here.
 fn environment(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "Environment:")?;
+    for (key, value) in environment_values() {
+        writeln!(out, "{key}={value}")?;
+    }
+    Ok(())
+}
+
+/// What Java tells of its machine, as far as it has a meaning here.
+pub(crate) fn environment_values() -> [(&'static str, String); 8] {
     let system = rustix::system::uname();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let directory = std::env::current_dir().unwrap_or_default();
-    writeln!(out, "Environment:")?;
-    writeln!(out, "zookeeper.version={VERSION}, built on unknown")?;
-    writeln!(out, "host.name={}", system.nodename().to_string_lossy())?;
-    writeln!(out, "os.name={}", system.sysname().to_string_lossy())?;
-    writeln!(out, "os.arch={}", system.machine().to_string_lossy())?;
-    writeln!(out, "os.version={}", system.release().to_string_lossy())?;
-    writeln!(out, "user.name={}", variable("USER"))?;
-    writeln!(out, "user.home={}", variable("HOME"))?;
-    writeln!(out, "user.dir={}", directory.display())
+    [
+        ("zookeeper.version", format!("{VERSION}, built on unknown")),
+        ("host.name", system.nodename().to_string_lossy().into_owned()),
+        ("os.name", system.sysname().to_string_lossy().into_owned()),
+        ("os.arch", system.machine().to_string_lossy().into_owned()),
+        ("os.version", system.release().to_string_lossy().into_owned()),
+        ("user.name", variable("USER")),
+        ("user.home", variable("HOME")),
+        ("user.dir", directory.display().to_string()),
+    ]
 }
 
 fn directories(shared: &Shared, out: &mut String) -> std::fmt::Result {
@@ -238,19 +264,18 @@ fn directories(shared: &Shared, out: &mut String) -> std::fmt::Result {
 }
 
 /// Bytes of the files in a directory; one that vanishes meanwhile counts as nothing.
-fn size_of(directory: &Path) -> u64 {
+pub(crate) fn size_of(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let lengths = entries.flatten().filter_map(|entry| entry.metadata().ok());
     lengths.map(|metadata| metadata.len()).sum()
 }
 
-fn dump(shared: &Shared, out: &mut String) -> std::fmt::Result {
-    let core = shared.core();
-    let by_deadline = core.sessions.by_deadline();
+/// Sessions by the time at which they expire unless they are heard of, in milliseconds since 1970.
+pub(crate) fn sessions_by_expiry(core: &Core) -> Vec<(i64, Vec<i64>)> {
     let now = clock::now();
     let wall_ms = clock::wall_clock().0;
     let mut buckets: Vec<(i64, Vec<i64>)> = Vec::new();
-    for (deadline, session) in by_deadline {
+    for (deadline, session) in core.sessions.by_deadline() {
         let left = i64::try_from(deadline.saturating_duration_since(now).as_millis());
         let at = wall_ms.saturating_add(left.unwrap_or(i64::MAX));
         match buckets.last_mut() {
@@ -258,6 +283,12 @@ fn dump(shared: &Shared, out: &mut String) -> std::fmt::Result {
             _ => buckets.push((at, vec![*session])),
         }
     }
+    buckets
+}
+
+fn dump(shared: &Shared, out: &mut String) -> std::fmt::Result {
+    let core = shared.core();
+    let buckets = sessions_by_expiry(&core);
     writeln!(out, "SessionTracker dump:")?;
     writeln!(out, "Session Sets ({})/({}):", buckets.len(), core.sessions.len())?;
     for (at, sessions) in buckets {

@@ -153,7 +153,7 @@ pub(super) async fn a_session_outlives_a_restart_of_zookeeper(
     assert!(quiet.is_err(), "{quiet:?} in an outage");
     let metrics = &metrics;
     assert_eq!((metrics.disconnects.count(), metrics.sync_connects.count()), (1, 1));
-    let again = Config { client_address: address, ..Config::for_tests(folder) };
+    let again = Config { client_address: Some(address), ..Config::for_tests(folder) };
     let server = Server::start(again).unwrap();
     let back = |seen: &Changes| {
         matches!(seen.session, Some(SessionState::Connected(_))) && seen.node_is_dirty("/restart")
