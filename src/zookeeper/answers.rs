@@ -65,7 +65,9 @@ impl Core {
                 reply(count.map(|count| Body::Int(i32::try_from(count).unwrap_or(i32::MAX))))
             }
             Request::GetEphemerals { prefix } => {
-                let prefix = if prefix.trim() == "/" { "" } else { prefix.trim() };
+                // What Java's `trim` takes off.
+                let prefix = prefix.trim_matches(|character| character <= ' ');
+                let prefix = if prefix == "/" { "" } else { prefix };
                 let paths = self.tree.ephemerals().get(&link.session).into_iter().flatten();
                 let paths = paths.map(String::as_str).filter(|path| path.starts_with(prefix));
                 reply(Ok(Body::Texts(paths.collect())))

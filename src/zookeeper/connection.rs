@@ -55,7 +55,7 @@ pub(crate) async fn serve<R, W>(
     let frame = match first {
         Ok(Ok(First::Frame(frame))) => frame,
         Ok(Ok(First::Word(word))) => {
-            let answer = words::answer(&word, shared);
+            let answer = words::answer(&word, address, shared);
             // The peer may be gone already, which takes nothing from anybody.
             let _ = timeout(SESSIONLESS_MAX, writer.write_all(answer.as_bytes())).await;
             let _ = timeout(SESSIONLESS_MAX, writer.shutdown()).await;

@@ -309,7 +309,8 @@ impl Core {
         }
         if !request::is_known(header.op) {
             warn!(%address, op = header.op, "unknown operation, closing");
-            let frame = reply::reply(header.xid, self.tree.last_zxid, Err(Refusal::Unimplemented));
+            // Apache gives no zxid here.
+            let frame = reply::reply(header.xid, -1, Err(Refusal::Unimplemented));
             self.send(connection, frame, Some(now.instant));
             return self.close(connection);
         }

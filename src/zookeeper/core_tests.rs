@@ -403,6 +403,26 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
     bench.set(a, "/nothing");
     bench.ask(a, 16, 16, |_| {});
     bench.ask(a, 14, 14, |out| out.int(1));
+    // A check alone is a write that changes nothing.
+    for version in [0, 7] {
+        bench.ask(a, 13, 13, |out| {
+            out.text("/p");
+            out.int(version);
+        });
+    }
+    // A part whose flags mean nothing spoils a whole multi.
+    bench.ask(a, 14, 14, |out| {
+        out.int(1);
+        out.boolean(false);
+        out.int(-1);
+        out.text("/m");
+        out.buffer(None);
+        Acl::write_all(&Acl::open(), out);
+        out.int(7);
+        out.int(-1);
+        out.boolean(true);
+        out.int(-1);
+    });
     assert_eq!(
         bench.sent(),
         [
@@ -418,19 +438,22 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
             "1: 2 NoNode",
             "1: 5 NoNode",
             "1: 16 ReconfigDisabled",
+            "1: 14 MarshallingError",
+            "1: 13 ok",
+            "1: 13 BadVersion",
             "1: 14 MarshallingError"
         ]
     );
-    assert_eq!(bench.core.tree.last_zxid, before + 13);
+    assert_eq!(bench.core.tree.last_zxid, before + 16);
     // Reads take none.
     bench.watch(a, 4, "/nothing");
     bench.ask(a, 4, 4, |out| out.int(7));
-    bench.ask(a, 13, 13, |_| {});
+    bench.ask(a, 99, 99, |_| {});
     assert_eq!(
         bench.sent(),
-        ["1: 4 NoNode", "1: 4 MarshallingError", "1: 13 Unimplemented", "1: closed"]
+        ["1: 4 NoNode", "1: 4 MarshallingError", "1: 99 Unimplemented", "1: closed"]
     );
-    assert_eq!(bench.core.tree.last_zxid, before + 13);
+    assert_eq!(bench.core.tree.last_zxid, before + 16);
 }
 
 #[test]
@@ -451,6 +474,11 @@ fn containers_and_ttl_nodes_are_cleaned_up_when_they_are_due() {
         out.long(90_000);
     });
     assert_eq!(bench.sent(), ["1: 19 ok", "1: 21 ok"]);
+    for path in ["/container", "/ttl"] {
+        let node = bench.core.tree.get(path).unwrap();
+        assert_ne!(node.stat.ephemeral_owner, 0);
+        assert_eq!(node.stat().ephemeral_owner, 0, "no session owns {path}");
+    }
     bench.pass(SECOND * 61);
     assert!(bench.core.tree.get("/container").is_some(), "it never had a child");
     bench.sent();

@@ -129,6 +129,7 @@ pub(crate) fn is_known(op: i32) -> bool {
             | op::EXISTS
             | op::GET_DATA
             | op::SET_DATA
+            | op::CHECK
             | op::GET_ACL
             | op::SET_ACL
             | op::GET_CHILDREN
@@ -161,6 +162,7 @@ pub(crate) fn is_write(op: i32) -> bool {
             | op::DELETE
             | op::SET_DATA
             | op::SET_ACL
+            | op::CHECK
             | op::MULTI
             | op::RECONFIG
             | op::CLOSE_SESSION
@@ -181,11 +183,9 @@ impl Request {
             | op::CREATE_TTL
             | op::DELETE
             | op::SET_DATA
-            | op::SET_ACL => Request::Change(read_change(op, reader)?),
-            op::MULTI => Request::Multi(read_parts(reader, |op, reader| match op {
-                op::SET_ACL => Err(JuteError::Null),
-                op => read_change(op, reader),
-            })?),
+            | op::SET_ACL
+            | op::CHECK => Request::Change(read_change(op, reader)?),
+            op::MULTI => Request::Multi(read_parts(reader, read_part)?),
             op::MULTI_READ => Request::MultiRead(read_parts(reader, read_read)?),
             op::EXISTS => Request::Exists { path: reader.text()?, watch: reader.boolean()? },
             op::GET_DATA => Request::GetData { path: reader.text()?, watch: reader.boolean()? },
@@ -231,20 +231,35 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
             ttl_ms: if op == op::CREATE_TTL { reader.long()? } else { -1 },
         },
         op::DELETE => Change::Delete { path: reader.text()?, version: reader.int()? },
+        // A null path is a bad argument here, as an empty one is, and cannot be read elsewhere.
         op::SET_DATA => Change::SetData {
-            path: reader.text()?,
+            path: reader.string()?.unwrap_or_default(),
             data: reader.buffer()?.map(<[u8]>::to_vec),
             version: reader.int()?,
         },
         op::SET_ACL => Change::SetAcl {
-            path: reader.text()?,
+            path: reader.string()?.unwrap_or_default(),
             acl: Acl::read_all(reader)?,
             version: reader.int()?,
         },
-        op::CHECK => Change::Check { path: reader.text()?, version: reader.int()? },
+        op::CHECK => {
+            Change::Check { path: reader.string()?.unwrap_or_default(), version: reader.int()? }
+        }
         _ => return Err(JuteError::Null),
     };
     Ok(change)
+}
+
+/// A part of a `multi`, which Apache cannot read where its flags mean nothing.
+fn read_part(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
+    match op {
+        op::SET_ACL => Err(JuteError::Null),
+        op::CREATE_TTL => read_change(op, reader),
+        op => match read_change(op, reader)? {
+            Change::Create { flags, .. } if !(0..=6).contains(&flags) => Err(JuteError::Null),
+            change => Ok(change),
+        },
+    }
 }
 
 fn read_read(op: i32, reader: &mut Reader<'_>) -> Result<Read, JuteError> {

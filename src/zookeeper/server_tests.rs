@@ -167,7 +167,7 @@ fn four_letter_words_are_answered() {
     assert!(lines[1].starts_with("Latency min/avg/max: "), "{text}");
     assert_eq!(
         lines[4..],
-        ["Connections: 1", "Outstanding: 0", "Zxid: 0x2", "Mode: standalone", "Node count: 6"]
+        ["Connections: 2", "Outstanding: 0", "Zxid: 0x2", "Mode: standalone", "Node count: 6"]
     );
     let session = format!("0x{:x}", client.session().id);
     assert!(word(&server, "dump").contains(&format!("{session}:\n\t/e\n")));

@@ -45,6 +45,12 @@ pub(crate) struct Stats {
     pub(crate) latency: Latency,
 }
 
+impl Stats {
+    fn new(established_ms: i64) -> Stats {
+        Stats { established_ms, last_operation: "NA", last_cxid: -1, ..Stats::default() }
+    }
+}
+
 /// Times from requests to their replies, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
@@ -100,7 +106,7 @@ impl Latency {
 
 impl Traffic {
     pub(crate) fn new(now_ms: i64, queued_bytes_all: Arc<AtomicUsize>) -> Traffic {
-        let stats = Stats { established_ms: now_ms, last_operation: "NA", ..Stats::default() };
+        let stats = Stats::new(now_ms);
         Traffic {
             queued_bytes: AtomicUsize::new(0),
             queued_bytes_all,
@@ -120,7 +126,10 @@ impl Traffic {
     pub(crate) fn asked(&self, header: RequestHeader, zxid: i64) {
         let mut stats = self.stats.lock();
         stats.last_operation = operation_name(header.op);
-        stats.last_cxid = header.xid;
+        // Those of pings and the like are below zero and not shown.
+        if header.xid >= 0 {
+            stats.last_cxid = header.xid;
+        }
         stats.last_zxid = zxid;
     }
 
@@ -183,8 +192,7 @@ impl Traffic {
 
     pub(crate) fn reset(&self) {
         let mut stats = self.stats.lock();
-        let kept = Stats { established_ms: stats.established_ms, ..Stats::default() };
-        *stats = Stats { last_operation: "NA", ..kept };
+        *stats = Stats::new(stats.established_ms);
     }
 }
 

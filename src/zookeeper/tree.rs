@@ -55,7 +55,11 @@ impl Node {
             version: self.stat.version,
             cversion: self.stat.cversion.wrapping_mul(2).wrapping_sub(child_count),
             aversion: self.stat.aversion,
-            ephemeral_owner: self.stat.ephemeral_owner,
+            // What stands for containers and times to live is nobody's session.
+            ephemeral_owner: match Kind::of(self.stat.ephemeral_owner, true) {
+                Kind::Ephemeral => self.stat.ephemeral_owner,
+                _ => 0,
+            },
             data_length: self.data.as_ref().map_or(0, |data| count(data.len())),
             child_count,
             pzxid: self.stat.pzxid,

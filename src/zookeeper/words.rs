@@ -15,7 +15,7 @@ use crate::date::java_date;
 use crate::json::{Json, double};
 use crate::server::{Connection, Shared};
 use crate::traffic::{Latency, Traffic};
-use crate::watches::WatchTable;
+use crate::watches::{ConnectionId, WatchTable};
 
 /// What clients take us for: they look for features by it.
 pub(crate) const VERSION: &str = "3.8.4-odradek";
@@ -25,8 +25,8 @@ pub(crate) fn is_word(bytes: &[u8]) -> bool {
     WORDS.iter().any(|word| word.as_bytes() == bytes)
 }
 
-/// The answer to a word.
-pub(crate) fn answer(word: &str, shared: &Shared) -> String {
+/// The answer to a word. Its own connection, from `asker`, is shown among the others.
+pub(crate) fn answer(word: &str, asker: SocketAddr, shared: &Shared) -> String {
     if !shared.config.words.contains(word) {
         return format!("{word} is not executed because it is not in the whitelist.\n");
     }
@@ -35,9 +35,9 @@ pub(crate) fn answer(word: &str, shared: &Shared) -> String {
         "ruok" => out.write_str("imok"),
         "isro" => out.write_str("rw"),
         "srvr" => server(shared, &mut out),
-        "stat" => stat(shared, &mut out),
+        "stat" => stat(asker, shared, &mut out),
         "mntr" => monitor(shared, &mut out),
-        "cons" => connections(shared, &mut out),
+        "cons" => connections(asker, shared, &mut out),
         "conf" => configuration(shared, &mut out),
         "envi" => environment(&mut out),
         "dirs" => directories(shared, &mut out),
@@ -104,7 +104,8 @@ fn server_stats(shared: &Shared, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "Received: {}", shared.statistics.received.load(Ordering::Relaxed))?;
     writeln!(out, "Sent: {}", shared.statistics.sent.load(Ordering::Relaxed))?;
-    writeln!(out, "Connections: {}", shared.connection_count())?;
+    // With the one that asks.
+    writeln!(out, "Connections: {}", shared.connection_count() + 1)?;
     writeln!(out, "Outstanding: {}", outstanding(shared))?;
     let core = shared.core();
     writeln!(out, "Zxid: 0x{:x}", core.tree.last_zxid)?;
@@ -112,9 +113,10 @@ fn server_stats(shared: &Shared, out: &mut String) -> std::fmt::Result {
     writeln!(out, "Node count: {}", core.tree.node_count())
 }
 
-fn stat(shared: &Shared, out: &mut String) -> std::fmt::Result {
+fn stat(asker: SocketAddr, shared: &Shared, out: &mut String) -> std::fmt::Result {
     writeln!(out, "Zookeeper version: {VERSION}, built on unknown")?;
     writeln!(out, "Clients:")?;
+    own_connection(asker, out)?;
     for connection in shared.connections() {
         connection_head(connection.address, &connection.traffic, out)?;
         writeln!(out, ")")?;
@@ -137,7 +139,13 @@ fn connection_head(peer: SocketAddr, traffic: &Traffic, out: &mut String) -> std
     )
 }
 
-fn connections(shared: &Shared, out: &mut String) -> std::fmt::Result {
+/// The connection of the word itself, from which nothing more is read.
+fn own_connection(asker: SocketAddr, out: &mut String) -> std::fmt::Result {
+    writeln!(out, " {}[0](queued=0,recved=1,sent=0)", address(asker))
+}
+
+fn connections(asker: SocketAddr, shared: &Shared, out: &mut String) -> std::fmt::Result {
+    own_connection(asker, out)?;
     for Connection { address, session, timeout_ms, traffic, .. } in shared.connections() {
         connection_head(address, &traffic, out)?;
         if session != 0 {
@@ -205,7 +213,6 @@ pub(crate) fn monitor_values(shared: &Shared) -> Vec<(&'static str, Json)> {
         ("global_sessions", Json::count(core.sessions.len())),
         ("local_sessions", Json::Integer(0)),
         ("auth_failed_count", Json::count(core.failed_logins)),
-        ("fsync_threshold_exceed_count", count(&shared.statistics.slow_syncs)),
         ("open_file_descriptor_count", Json::count(open_files())),
         ("max_file_descriptor_count", Json::count(limit.current.unwrap_or(u64::MAX))),
     ]
@@ -291,8 +298,8 @@ fn dump(shared: &Shared, out: &mut String) -> std::fmt::Result {
     let buckets = sessions_by_expiry(&core);
     writeln!(out, "SessionTracker dump:")?;
     writeln!(out, "Session Sets ({})/({}):", buckets.len(), core.sessions.len())?;
-    for (at, sessions) in buckets {
-        writeln!(out, "{} expire at {}:", sessions.len(), java_date(at))?;
+    for (at, sessions) in &buckets {
+        writeln!(out, "{} expire at {}:", sessions.len(), java_date(*at))?;
         for session in sessions {
             writeln!(out, "\t0x{session:x}")?;
         }
@@ -307,9 +314,18 @@ fn dump(shared: &Shared, out: &mut String) -> std::fmt::Result {
         }
     }
     writeln!(out, "Connections dump:")?;
-    writeln!(out, "Connections Sets (1)/({}):", core.links.len())?;
-    for link in core.links.values() {
-        writeln!(out, "\tip: {} sessionId: 0x{:x}", address(link.address), link.session)?;
+    let bound = |session: &i64| core.sessions.get(*session)?.connection;
+    let sets: Vec<(i64, Vec<ConnectionId>)> = buckets
+        .iter()
+        .map(|(at, sessions)| (*at, sessions.iter().filter_map(bound).collect()))
+        .filter(|(_, connections): &(i64, Vec<ConnectionId>)| !connections.is_empty())
+        .collect();
+    writeln!(out, "Connections Sets ({})/({}):", sets.len(), core.links.len())?;
+    for (at, connections) in sets {
+        writeln!(out, "{} expire at {}:", connections.len(), java_date(at))?;
+        for link in connections.iter().filter_map(|connection| core.links.get(connection)) {
+            writeln!(out, "\tip: {} sessionId: 0x{:x}", address(link.address), link.session)?;
+        }
     }
     Ok(())
 }
