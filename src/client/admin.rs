@@ -471,11 +471,11 @@ fn unless_moved(results: ResultsByTopic) -> Result<ResultsByTopic, ClientError> 
 }
 
 /// Whether the call should be made again. An answer that the request timed out is final, as in Java.
-fn may_retry(error: &ClientError) -> bool {
+pub(crate) fn may_retry(error: &ClientError) -> bool {
     error.kind != ErrorKind::Code(ErrorCode::RequestTimedOut) && error.is_retriable()
 }
 
-fn timed_out(name: &str, tries: u32) -> ClientError {
+pub(crate) fn timed_out(name: &str, tries: u32) -> ClientError {
     let now = clock::wall_clock();
     ClientError::new(
         ErrorKind::Timeout,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use common::properties::Properties;
 
-use crate::error::ClientError;
+use crate::{
+    error::{ClientError, ErrorKind},
+    group::{GroupConfig, assignor::Assignor},
+};
 
 mod definitions;
 
@@ -207,6 +210,8 @@ pub struct ConsumerConfig {
     pub allow_auto_create_topics: bool,
     /// Whether patterns leave internal topics out.
     pub exclude_internal_topics: bool,
+    /// The group; none for a consumer on its own.
+    pub group: Option<GroupConfig>,
 }
 
 impl ConnectionConfig {
@@ -332,6 +337,7 @@ impl ConsumerConfig {
         let values = Values(properties);
         Ok(ConsumerConfig {
             connection,
+            group: group(&values)?,
             fetch_bytes_min: values.int("fetch.min.bytes", 1),
             fetch_bytes_max: values.int("fetch.max.bytes", 50 << 20),
             partition_fetch_bytes_max: values.int("max.partition.fetch.bytes", 1 << 20),
@@ -348,6 +354,45 @@ impl ConsumerConfig {
             exclude_internal_topics: values.boolean("exclude.internal.topics", true),
         })
     }
+}
+
+/// The group's settings, where there is a `group.id`.
+fn group(values: &Values<'_>) -> Result<Option<GroupConfig>, ClientError> {
+    let id = values.text("group.id", "");
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let session_timeout = values.milliseconds("session.timeout.ms", 45_000);
+    let heartbeat_interval = values.milliseconds("heartbeat.interval.ms", 3000);
+    if heartbeat_interval >= session_timeout {
+        return Err(ClientError::new(
+            ErrorKind::IllegalArgument,
+            "Heartbeat must be set lower than the session timeout",
+        ));
+    }
+    let commits = values.boolean("enable.auto.commit", true);
+    let instance_id = values.text("group.instance.id", "");
+    Ok(Some(GroupConfig {
+        id,
+        instance_id: (!instance_id.is_empty()).then_some(instance_id),
+        session_timeout,
+        heartbeat_interval,
+        poll_interval_max: values.milliseconds("max.poll.interval.ms", 300_000),
+        assignors: assignors(&values.text("partition.assignment.strategy", "range"))?,
+        auto_commit_interval: commits.then(|| values.milliseconds("auto.commit.interval.ms", 5000)),
+    }))
+}
+
+/// Those of the list that are here; at least one must be.
+fn assignors(list: &str) -> Result<Vec<Assignor>, ClientError> {
+    let names = list.split(',').map(str::trim);
+    let assignors: Vec<Assignor> = names.filter_map(Assignor::named).collect();
+    if assignors.is_empty() {
+        return Err(ClientError::config(format!(
+            "Invalid value {list} for configuration partition.assignment.strategy: only RangeAssignor and RoundRobinAssignor are supported here yet"
+        )));
+    }
+    Ok(assignors)
 }
 
 fn default_client_id(role: Role) -> &'static str {

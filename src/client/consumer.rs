@@ -1,4 +1,4 @@
-//! Reads records of partitions that are named or subscribed to; without a group. Source: `KafkaConsumer`, `Fetcher`.
+//! Reads records of partitions that are named, or that a group shares out. Source: `KafkaConsumer`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -9,16 +9,14 @@ use bytes::Bytes;
 use common::{
     clock,
     error_code::ErrorCode,
-    ids::{Offset, Timestamp},
+    ids::{LeaderEpoch, Offset, Timestamp},
     topic::{TopicPartition, is_internal},
 };
-use kafka_protocol::messages::fetch_response::PartitionData;
 use record::batch::TimestampType;
 use tokio::{
     task::JoinSet,
     time::{sleep_until, timeout_at},
 };
-use tracing::debug;
 
 use crate::{
     admin::{
@@ -26,12 +24,16 @@ use crate::{
         records::{Isolation, ListedOffset},
     },
     cluster::{AutoCreate, Cluster, Topics},
-    config::{ConsumerConfig, OffsetReset},
+    config::ConsumerConfig,
     error::{ClientError, ErrorKind},
-    fetch::{Fetch, fetch, topic_name},
-    fetched::{self, Reading},
+    fetch::Fetch,
     metadata::Metadata,
 };
+
+mod membership;
+mod reading;
+
+use self::membership::Member;
 
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct ConsumerRecord {
     pub partition: TopicPartition,
     /// Where it stands.
     pub offset: Offset,
+    /// Epoch of its batch; -1 where it has none.
+    pub leader_epoch: LeaderEpoch,
     /// Its time; -1 for none.
     pub timestamp: Timestamp,
     /// Who gave the time; none where there is no time.
@@ -77,7 +81,12 @@ enum Subscription {
 struct Reader {
     /// Next offset to fetch; none until the start is looked up.
     next: Option<Offset>,
+    /// Where to begin when no offset is committed.
     start: Start,
+    /// Whether the group is to be asked first where it stands.
+    awaits_committed: bool,
+    /// Epoch of the record before the position, as commits tell it; -1 where unknown.
+    epoch: LeaderEpoch,
 }
 
 /// A consumer. Needs `poll` to go on.
@@ -95,6 +104,7 @@ pub struct Consumer {
     wants_metadata: bool,
     metadata_attempts: u32,
     metadata_not_before: Instant,
+    member: Member,
 }
 
 impl Consumer {
@@ -112,6 +122,7 @@ impl Consumer {
             wants_metadata: true,
             metadata_attempts: 0,
             metadata_not_before: clock::now(),
+            member: Member::default(),
         })
     }
 
@@ -120,7 +131,7 @@ impl Consumer {
         &self.cluster
     }
 
-    /// Reads these partitions and no others.
+    /// Reads these partitions and no others. A consumer that subscribed is closed and opened again instead.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = (TopicPartition, Start)>) {
         self.subscription = Subscription::Assigned;
         self.readers = partitions
@@ -131,21 +142,24 @@ impl Consumer {
         self.wants_metadata = true;
     }
 
-    /// Reads all partitions of these topics, from where `auto.offset.reset` says.
+    /// Reads the partitions of these topics that the group shares out; without a `group.id` all of them, from where
+    /// `auto.offset.reset` says.
     pub fn subscribe(&mut self, topics: Vec<String>) {
         self.subscription = Subscription::Topics(topics);
         self.restart();
     }
 
-    /// Reads all partitions of topics whose names pass, those to come included.
+    /// The same with topics whose names pass, those to come included.
     pub fn subscribe_pattern(&mut self, passes: impl Fn(&str) -> bool + Send + Sync + 'static) {
         self.subscription = Subscription::Pattern(Box::new(passes));
         self.restart();
     }
 
     fn restart(&mut self) {
-        self.readers.clear();
-        self.records.clear();
+        if self.config.group.is_none() {
+            self.readers.clear();
+            self.records.clear();
+        }
         self.wants_metadata = true;
     }
 
@@ -192,12 +206,16 @@ impl Consumer {
         loop {
             if self.records.is_empty() {
                 self.keep_metadata(deadline).await?;
+            }
+            self.keep_membership().await?;
+            self.commit_when_due();
+            if self.records.is_empty() {
+                self.look_up_committed(deadline).await?;
                 self.look_up_starts(deadline).await?;
             }
             self.start_fetches();
             if !self.records.is_empty() {
-                let count = self.records.len().min(self.config.poll_records_max);
-                return Ok(self.records.drain(..count).collect());
+                return Ok(self.hand_out());
             }
             if clock::now() >= deadline {
                 return Ok(Vec::new());
@@ -208,9 +226,27 @@ impl Consumer {
                     Ok(fetch) => self.take(fetch)?,
                     Err(error) => return Err(ClientError::new(ErrorKind::Kafka, error.to_string())),
                 },
+                () = self.member.changed() => {}
                 () = sleep_until(wake.into()) => {}
             }
         }
+    }
+
+    /// The records that were read first, as many as one poll gives.
+    fn hand_out(&mut self) -> Vec<ConsumerRecord> {
+        let count = self.records.len().min(self.config.poll_records_max);
+        let records: Vec<ConsumerRecord> = self.records.drain(..count).collect();
+        for (index, record) in records.iter().enumerate() {
+            // The last of a run tells the epoch.
+            let next = records.get(index + 1);
+            if next.is_some_and(|next| next.partition == record.partition) {
+                continue;
+            }
+            if let Some(reader) = self.readers.get_mut(&record.partition) {
+                reader.epoch = record.leader_epoch;
+            }
+        }
+        records
     }
 
     /// When something is to be done even if no fetch ends.
@@ -221,6 +257,9 @@ impl Consumer {
         }
         if let Some(first) = self.paused.values().min() {
             wake = wake.min(*first);
+        }
+        if let Some(at) = self.member.commit_at() {
+            wake = wake.min(at);
         }
         if self.readers.values().any(|reader| reader.next.is_none()) {
             wake = wake.min(clock::now() + self.config.connection.retry_backoff);
@@ -296,191 +335,32 @@ impl Consumer {
         Ok(())
     }
 
-    /// Adds partitions that the subscription covers now.
+    /// Follows what the subscription covers now: in a group its topics, else their partitions.
     fn follow(&mut self, metadata: &Metadata) {
-        if matches!(self.subscription, Subscription::Assigned) {
-            return;
-        }
-        let start = match self.config.offset_reset {
-            OffsetReset::Earliest => Start::Earliest,
-            OffsetReset::Latest | OffsetReset::None => Start::Latest,
-        };
-        for topic in metadata.topics.values().filter(|topic| topic.error == ErrorCode::None) {
-            let is_wanted = match &self.subscription {
-                Subscription::Pattern(passes) => {
-                    let is_hidden = self.config.exclude_internal_topics && is_internal(&topic.name);
-                    passes(&topic.name) && !is_hidden
-                }
-                _ => true,
-            };
-            if !is_wanted {
-                continue;
+        let covers = |topic: &str| match &self.subscription {
+            Subscription::Pattern(passes) => {
+                passes(topic) && !(self.config.exclude_internal_topics && is_internal(topic))
             }
+            Subscription::Topics(_) => true,
+            Subscription::Assigned => false,
+        };
+        let topics: Vec<_> = metadata
+            .topics
+            .values()
+            .filter(|topic| topic.error == ErrorCode::None && covers(&topic.name))
+            .collect();
+        if self.is_member() {
+            let names = match &self.subscription {
+                Subscription::Topics(names) => names.iter().cloned().collect(),
+                _ => topics.iter().map(|topic| topic.name.clone()).collect(),
+            };
+            return self.follow_in_group(names, metadata);
+        }
+        let start = self.reset_start();
+        for topic in topics {
             for partition in &topic.partitions {
                 let name = TopicPartition::new(topic.name.as_str(), partition.index);
                 self.readers.entry(name).or_insert_with(|| Reader::new(start));
-            }
-        }
-    }
-
-    /// Turns "earliest" and "latest" into offsets, for partitions whose leader is known.
-    async fn look_up_starts(&mut self, deadline: Instant) -> Result<(), ClientError> {
-        let metadata = self.cluster.metadata();
-        let mut wanted = BTreeMap::new();
-        for (partition, reader) in &self.readers {
-            let is_led = metadata.leader(&partition.topic, partition.partition).is_some();
-            if reader.next.is_none() && !is_led {
-                self.wants_metadata = true;
-            } else if reader.next.is_none() {
-                let time = if reader.start == Start::Earliest { -2 } else { -1 };
-                wanted.insert(partition.clone(), time);
-            }
-        }
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let Ok(listed) = timeout_at(deadline.into(), self.list_offsets(&wanted)).await else {
-            return Ok(());
-        };
-        for (partition, listed) in listed? {
-            match listed {
-                Ok(listed) => {
-                    if let Some(reader) = self.readers.get_mut(&partition) {
-                        reader.next = Some(Offset(listed.offset));
-                    }
-                }
-                Err(error) if error.is_retriable() || error.kind == ErrorKind::Timeout => {
-                    self.wants_metadata = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// One fetch for each broker that leads something whose records are all handed out.
-    fn start_fetches(&mut self) {
-        let metadata = self.cluster.metadata();
-        let now = clock::now();
-        self.paused.retain(|_, until| *until > now);
-        let waiting: HashSet<&TopicPartition> =
-            self.records.iter().map(|record| &record.partition).collect();
-        let mut by_leader: BTreeMap<i32, Vec<(TopicPartition, Offset)>> = BTreeMap::new();
-        for (partition, reader) in &self.readers {
-            let Some(offset) = reader.next else { continue };
-            // What waits takes memory enough; a partition goes on once its records were taken.
-            if waiting.contains(partition) && self.records.len() > self.config.poll_records_max {
-                continue;
-            }
-            let Some(leader) = metadata.leader(&partition.topic, partition.partition) else {
-                self.wants_metadata = true;
-                continue;
-            };
-            if !self.busy.contains(&leader.id) && !self.paused.contains_key(&leader.id) {
-                by_leader.entry(leader.id).or_default().push((partition.clone(), offset));
-            }
-        }
-        for (node, wanted) in by_leader {
-            self.busy.insert(node);
-            let cluster = self.cluster.clone();
-            let config = self.config.clone();
-            let metadata = metadata.clone();
-            self.fetches.spawn(async move {
-                let result = fetch(&cluster, &config, &metadata, node, &wanted).await;
-                Fetch { node, wanted, metadata, result }
-            });
-        }
-    }
-
-    /// Keeps what a fetch brought, and acts on its errors.
-    fn take(&mut self, fetch: Fetch) -> Result<(), ClientError> {
-        self.busy.remove(&fetch.node);
-        let pause = clock::now() + self.config.connection.retry_backoff;
-        let response = match fetch.result {
-            Ok(response) if response.error_code == ErrorCode::None as i16 => response,
-            Ok(response) => {
-                let code = ErrorCode::from_code(response.error_code);
-                debug!(code = code.name(), "fetch refused");
-                self.paused.insert(fetch.node, pause);
-                return Ok(());
-            }
-            Err(error) if error.kind == ErrorKind::UnsupportedVersion => return Err(error),
-            Err(error) => {
-                debug!(%error, "fetch failed");
-                self.paused.insert(fetch.node, pause);
-                self.wants_metadata = true;
-                return Ok(());
-            }
-        };
-        for topic in &response.responses {
-            let name = topic_name(topic.topic_id.as_u128(), &topic.topic.0, &fetch.metadata);
-            for data in &topic.partitions {
-                let partition = TopicPartition::new(name.as_str(), data.partition_index);
-                let wanted = fetch.wanted.iter().find(|(wanted, _)| *wanted == partition);
-                if let Some((_, position)) = wanted {
-                    self.take_partition(&partition, *position, data, fetch.node)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take_partition(
-        &mut self,
-        partition: &TopicPartition,
-        position: Offset,
-        data: &PartitionData,
-        node: i32,
-    ) -> Result<(), ClientError> {
-        let Some(reader) = self.readers.get_mut(partition) else { return Ok(()) };
-        // A seek has overtaken the fetch.
-        if reader.next != Some(position) {
-            return Ok(());
-        }
-        let code = ErrorCode::from_code(data.error_code);
-        match code {
-            ErrorCode::None => {
-                let reading = Reading {
-                    read_committed: self.config.read_committed,
-                    check_crcs: self.config.check_crcs,
-                };
-                let fetched = fetched::read(partition, position, data, reading)?;
-                reader.next = Some(fetched.next);
-                self.records.extend(fetched.records);
-                Ok(())
-            }
-            ErrorCode::OffsetOutOfRange => match self.config.offset_reset {
-                OffsetReset::Earliest => {
-                    *reader = Reader::new(Start::Earliest);
-                    Ok(())
-                }
-                OffsetReset::Latest => {
-                    *reader = Reader::new(Start::Latest);
-                    Ok(())
-                }
-                OffsetReset::None => Err(ClientError::from_code(
-                    code,
-                    Some(format!(
-                        "Fetch position {position} is out of range for partition {partition}, and no reset policy is defined"
-                    )),
-                )),
-            },
-            ErrorCode::TopicAuthorizationFailed => Err(ClientError::from_code(
-                code,
-                Some(format!("Not authorized to access topics: [{}]", partition.topic)),
-            )),
-            ErrorCode::CorruptMessage => Err(ClientError::new(
-                ErrorKind::Kafka,
-                format!(
-                    "Encountered corrupt message when fetching offset {position} for topic-partition {partition}"
-                ),
-            )),
-            code => {
-                debug!(%partition, code = code.name(), "partition not fetched");
-                self.wants_metadata = true;
-                let pause = clock::now() + self.config.connection.retry_backoff;
-                self.paused.insert(node, pause);
-                Ok(())
             }
         }
     }
@@ -492,6 +372,6 @@ impl Reader {
             Start::At(offset) => Some(offset),
             Start::Earliest | Start::Latest => None,
         };
-        Reader { next, start }
+        Reader { next, start, awaits_committed: false, epoch: LeaderEpoch::NONE }
     }
 }

@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Config,
     /// The broker's answer makes no sense.
     Malformed,
+    /// Java's plain `IllegalArgumentException`.
+    IllegalArgument,
     /// Java's plain `KafkaException`.
     Kafka,
 }
@@ -56,9 +58,10 @@ impl ClientError {
             ErrorKind::Timeout => ErrorCode::RequestTimedOut,
             ErrorKind::Disconnected => ErrorCode::NetworkException,
             ErrorKind::UnsupportedVersion => ErrorCode::UnsupportedVersion,
-            ErrorKind::Config | ErrorKind::Malformed | ErrorKind::Kafka => {
-                ErrorCode::UnknownServerError
-            }
+            ErrorKind::Config
+            | ErrorKind::Malformed
+            | ErrorKind::IllegalArgument
+            | ErrorKind::Kafka => ErrorCode::UnknownServerError,
         }
     }
 
@@ -92,6 +95,7 @@ impl ClientError {
                 "org.apache.kafka.common.errors.UnsupportedVersionException".to_owned()
             }
             ErrorKind::Config => "org.apache.kafka.common.config.ConfigException".to_owned(),
+            ErrorKind::IllegalArgument => "java.lang.IllegalArgumentException".to_owned(),
             ErrorKind::Malformed | ErrorKind::Kafka => {
                 "org.apache.kafka.common.KafkaException".to_owned()
             }

@@ -9,7 +9,7 @@ use common::{
 };
 use kafka_protocol::messages::fetch_response::PartitionData;
 use record::{
-    batch::{Batch, Batches, TimestampType},
+    batch::{Batch, Batches},
     control::{TransactionResult, marker_of},
     records::records,
     view::RecordView,
@@ -77,17 +77,13 @@ fn read_batch(
     for record in content.iter() {
         let record = record.map_err(|error| unreadable(partition, &error))?;
         if record.offset >= position {
-            into.push(owned(partition, batch.header.timestamp_type, &record));
+            into.push(owned(partition, batch, &record));
         }
     }
     Ok(())
 }
 
-fn owned(
-    partition: &TopicPartition,
-    timestamp_type: Option<TimestampType>,
-    record: &RecordView<'_>,
-) -> ConsumerRecord {
+fn owned(partition: &TopicPartition, batch: &Batch<'_>, record: &RecordView<'_>) -> ConsumerRecord {
     let headers = record.headers.iter().map(|header| {
         let name = String::from_utf8_lossy(header.name).into_owned();
         (name, header.value.map(Bytes::copy_from_slice))
@@ -95,8 +91,9 @@ fn owned(
     ConsumerRecord {
         partition: partition.clone(),
         offset: record.offset,
+        leader_epoch: batch.header.leader_epoch,
         timestamp: record.timestamp,
-        timestamp_type: timestamp_type.filter(|_| record.timestamp != Timestamp::NONE),
+        timestamp_type: batch.header.timestamp_type.filter(|_| record.timestamp != Timestamp::NONE),
         key: record.key.map(Bytes::copy_from_slice),
         value: record.value.map(Bytes::copy_from_slice),
         headers: headers.collect(),

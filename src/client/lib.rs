@@ -7,8 +7,11 @@ pub mod cluster;
 pub mod config;
 pub mod connection;
 pub mod consumer;
+pub mod coordinator;
 pub mod error;
+pub mod group;
 pub mod metadata;
+pub mod offsets;
 pub mod partitioner;
 pub mod producer;
 

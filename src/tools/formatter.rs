@@ -266,7 +266,7 @@ mod tests {
     use bytes::Bytes;
     use client::consumer::ConsumerRecord;
     use common::{
-        ids::{Offset, Timestamp},
+        ids::{LeaderEpoch, Offset, Timestamp},
         properties::parse,
         topic::TopicPartition,
     };
@@ -278,6 +278,7 @@ mod tests {
         let record = ConsumerRecord {
             partition: TopicPartition::new("t", 3),
             offset: Offset(5),
+            leader_epoch: LeaderEpoch(0),
             timestamp: Timestamp(7),
             timestamp_type: Some(TimestampType::CreateTime),
             key: key.map(Bytes::from_static),
