@@ -29,7 +29,9 @@ use crate::{
 };
 
 pub mod configs;
+pub mod groups;
 pub mod records;
+pub mod transactions;
 
 /// Client for administration; clones share its connections.
 #[derive(Clone)]

@@ -9,10 +9,10 @@ use kafka_protocol::messages::{
     list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
 };
 
-use super::{Admin, Attempt, Target, may_retry, outcome, topic_name};
+use super::{Admin, Attempt, Target, may_retry, outcome, timed_out, topic_name};
 use crate::{
     cluster::{AutoCreate, Topics},
-    error::{ClientError, ErrorKind},
+    error::ClientError,
 };
 
 /// An offset found by time.
@@ -140,7 +140,7 @@ impl Admin {
     }
 
     /// Finds the leaders, asks each for its partitions, and asks again for those whose leader moved.
-    async fn by_leader<T>(
+    pub(super) async fn by_leader<T>(
         &self,
         call: &str,
         partitions: &BTreeSet<TopicPartition>,
@@ -179,10 +179,7 @@ impl Admin {
                 break;
             }
             if clock::now() >= deadline {
-                let over = ClientError::new(
-                    ErrorKind::Timeout,
-                    format!("Timed out waiting for a node assignment. Call: {call}(api=METADATA)"),
-                );
+                let over = timed_out(&format!("{call}(api=METADATA)"), tries + 1);
                 results.extend(left.iter().map(|name| (name.clone(), Err(over.clone()))));
                 break;
             }
