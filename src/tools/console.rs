@@ -22,3 +22,9 @@ pub(crate) fn halt<T>(text: &str) -> Result<T, Halt> {
     complain(text);
     Err(Halt(1))
 }
+
+/// Prints to standard output, without an end of line.
+pub(crate) fn put(text: &str) {
+    let _ = write!(stdout(), "{text}"); // As above.
+    let _ = stdout().flush(); // As above.
+}

@@ -8,9 +8,11 @@ mod clients;
 mod console;
 mod console_consumer;
 mod console_producer;
+mod consumer_groups;
 mod dump_log;
 mod formatter;
 mod get_offsets;
+mod java_order;
 mod kafka_server;
 mod line_reader;
 mod logging;
@@ -57,6 +59,8 @@ fn command(class: &str) -> Option<Command> {
         "kafka.tools.ConsoleProducer" | "org.apache.kafka.tools.ConsoleProducer" => {
             console_producer::run
         }
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        | "kafka.admin.ConsumerGroupCommand" => consumer_groups::run,
         "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
         "org.apache.kafka.tools.ProducerPerformance" => producer_performance::run,

@@ -16,7 +16,7 @@ use common::{
 };
 
 use super::{Failure, existing_topics};
-use crate::{console::say, options::Options};
+use crate::{console::say, java_order::by_text, options::Options};
 
 /// What is asked for.
 struct Report<'a> {
@@ -38,27 +38,12 @@ pub(super) async fn run(admin: &Admin, options: &Options) -> Result<(), Failure>
     let reassignments = reassignments(admin, &topics).await?;
     for topic in &topics {
         let resource = ConfigResource::Topic(topic.name.clone());
-        let configs = in_java_order(admin.describe_configs(&resource).await?);
+        let configs = admin.describe_configs(&resource).await?;
+        // Kafka holds them in a hash table.
+        let configs = by_text(configs, |config| &config.name);
         report.print(topic, &configs, &reassignments)?;
     }
     Ok(())
-}
-
-/// The order in which Java's `HashMap` of configs gives them; Kafka prints them so.
-fn in_java_order(mut configs: Vec<ConfigEntry>) -> Vec<ConfigEntry> {
-    let mut capacity: u32 = 16;
-    // The table doubles when it is three quarters full.
-    while configs.len() > usize::try_from(capacity / 4 * 3).unwrap_or(usize::MAX) {
-        capacity *= 2;
-    }
-    let bucket = |name: &str| {
-        let hash = name
-            .encode_utf16()
-            .fold(0_u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(u32::from(unit)));
-        (hash ^ (hash >> 16)) & (capacity - 1)
-    };
-    configs.sort_by_key(|config| bucket(&config.name));
-    configs
 }
 
 const FILTERS: &[&str] = &[

@@ -1,0 +1,65 @@
+//! The order in which Java's hash tables give their entries: Kafka's scripts print in it. Source: `java.util.HashMap`.
+
+use common::topic::TopicPartition;
+
+/// Slots of an empty table.
+const SLOTS_MIN: u32 = 16;
+
+/// Java's hash of a text, over its UTF-16 units.
+pub(crate) fn text_hash(text: &str) -> i32 {
+    text.encode_utf16()
+        .fold(0, |hash: i32, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+/// Source: `TopicPartition.hashCode`.
+fn partition_hash(partition: &TopicPartition) -> i32 {
+    let first = partition.partition.wrapping_add(31);
+    first.wrapping_mul(31).wrapping_add(text_hash(&partition.topic))
+}
+
+/// The items as a table gives them that they were put into in the given order.
+fn in_hash_order<T>(mut items: Vec<T>, hash: impl Fn(&T) -> i32) -> Vec<T> {
+    let mut slots = SLOTS_MIN;
+    // The table doubles when it is three quarters full.
+    while items.len() > usize::try_from(slots / 4 * 3).unwrap_or(usize::MAX) {
+        slots *= 2;
+    }
+    let slot = |item: &T| {
+        let hash = hash(item).cast_unsigned();
+        (hash ^ (hash >> 16)) & (slots - 1)
+    };
+    // Items of one slot keep their order.
+    items.sort_by_key(slot);
+    items
+}
+
+/// Items by a text each.
+pub(crate) fn by_text<T>(items: Vec<T>, text: impl Fn(&T) -> &str) -> Vec<T> {
+    in_hash_order(items, |item| text_hash(text(item)))
+}
+
+/// Items by a partition each.
+pub(crate) fn by_partition<T>(items: Vec<T>, partition: impl Fn(&T) -> &TopicPartition) -> Vec<T> {
+    in_hash_order(items, |item| partition_hash(partition(item)))
+}
+
+#[cfg(test)]
+mod tests {
+    use common::topic::TopicPartition;
+
+    use super::{by_partition, by_text};
+
+    #[test]
+    fn entries_come_as_java_prints_them() {
+        // As a real `kafka-consumer-groups` lists these.
+        let groups = vec!["g-active", "g-empty", "g-static", "g-two"];
+        assert_eq!(by_text(groups, |name| name), ["g-two", "g-empty", "g-static", "g-active"]);
+        let partitions: Vec<TopicPartition> =
+            (0..3).map(|index| TopicPartition::new("g-topic", index)).collect();
+        let indexes: Vec<i32> = by_partition(partitions, |name| name)
+            .iter()
+            .map(|partition| partition.partition)
+            .collect();
+        assert_eq!(indexes, [0, 2, 1]);
+    }
+}
