@@ -74,10 +74,47 @@ impl Parser {
         self.read(words).or_else(|error| self.refuse(&error))
     }
 
+    /// Reads the words of a command that others precede: no words are none too few, and help is its own.
+    pub(crate) fn parse_command(&self, words: &[String]) -> Result<Arguments, Halt> {
+        if words.iter().any(|word| word == "-h" || word == "--help") {
+            say(&self.help());
+            return Err(Halt(1));
+        }
+        self.read(words).or_else(|error| self.refuse(&error))
+    }
+
+    /// Reads the options before a command; gives them, and the command with what follows it. The options that must be
+    /// there are looked for once the command is known to be.
+    pub(crate) fn parse_before_command<'w>(
+        &self,
+        words: &'w [String],
+    ) -> Result<(Arguments, &'w [String]), Halt> {
+        let mut end = 0;
+        while let Some(word) = words.get(end).filter(|word| word.starts_with('-')) {
+            if matches!(word.as_str(), "-h" | "--help") {
+                say(&self.help());
+                return Err(Halt(1));
+            }
+            let (name, is_inline) = match word.split_once('=') {
+                Some((name, _)) => (name, true),
+                None => (word.as_str(), false),
+            };
+            let argument = self.find(name).or_else(|error| self.refuse(&error))?;
+            end += if argument.metavar.is_some() && !is_inline { 2 } else { 1 };
+        }
+        let (before, rest) = words.split_at(end.min(words.len()));
+        if rest.is_empty() {
+            return self.refuse("too few arguments");
+        }
+        let arguments = self.read(before).or_else(|error| self.refuse(&error))?;
+        Ok((arguments, rest))
+    }
+
     /// Ends the tool with the usage and an error.
     pub(crate) fn refuse<T>(&self, error: &str) -> Result<T, Halt> {
         complain(&self.usage());
-        halt(&format!("{}: error: {error}", self.program))
+        let tool = self.program.split(' ').next().unwrap_or_default();
+        halt(&format!("{tool}: error: {error}"))
     }
 
     fn read(&self, words: &[String]) -> Result<Arguments, String> {

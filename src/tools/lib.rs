@@ -19,6 +19,7 @@ mod logging;
 mod options;
 mod producer_performance;
 mod topics;
+mod transactions;
 mod zookeeper_server;
 mod zookeeper_shell;
 
@@ -61,6 +62,7 @@ fn command(class: &str) -> Option<Command> {
         }
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         | "kafka.admin.ConsumerGroupCommand" => consumer_groups::run,
+        "org.apache.kafka.tools.TransactionsCommand" => transactions::run,
         "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
         "org.apache.kafka.tools.ProducerPerformance" => producer_performance::run,
