@@ -9,6 +9,8 @@ mod console;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod consumer_performance;
+mod date_format;
 mod dump_log;
 mod formatter;
 mod get_offsets;
@@ -63,6 +65,9 @@ fn command(class: &str) -> Option<Command> {
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         | "kafka.admin.ConsumerGroupCommand" => consumer_groups::run,
         "org.apache.kafka.tools.TransactionsCommand" => transactions::run,
+        "org.apache.kafka.tools.ConsumerPerformance" | "kafka.tools.ConsumerPerformance" => {
+            consumer_performance::run
+        }
         "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
         "org.apache.kafka.tools.ProducerPerformance" => producer_performance::run,
