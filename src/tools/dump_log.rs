@@ -15,7 +15,6 @@ use crate::{
     options::{OptionSpec, Options, flag, parse_or_refuse, read, value},
 };
 
-mod coordinator_records;
 mod decoders;
 mod indexes;
 mod segment;

@@ -6,7 +6,7 @@ use client::consumer::ConsumerRecord;
 use common::{config::value::java_double, properties::Properties};
 use record::batch::TimestampType;
 
-use crate::logging;
+use crate::{console::complain, coordinator_records::messages::Messages, logging};
 
 const DEFAULT_CLASS: &str = "org.apache.kafka.tools.consumer.DefaultMessageFormatter";
 const LOGGING_CLASS: &str = "org.apache.kafka.tools.consumer.LoggingMessageFormatter";
@@ -16,6 +16,8 @@ const NO_OP_CLASS: &str = "org.apache.kafka.tools.consumer.NoOpMessageFormatter"
 pub(crate) enum Formatter {
     /// As the properties say.
     Default(DefaultFormatter),
+    /// Records of the brokers' own topics.
+    Messages(Messages),
     /// Not at all.
     NoOp,
 }
@@ -30,9 +32,7 @@ impl Formatter {
             class => (class, None),
         };
         if let Some(former) = former {
-            crate::console::complain(&format!(
-                "WARNING: {former} is deprecated and will be removed in the next major release. Please use {class} instead"
-            ));
+            warn_of_former(former, class);
         }
         match class {
             // What the logging one writes to its log is below the level that tools show.
@@ -40,7 +40,13 @@ impl Formatter {
                 Ok(Formatter::Default(DefaultFormatter::new(properties)))
             }
             NO_OP_CLASS => Ok(Formatter::NoOp),
-            class => Err(class.to_owned()),
+            class => {
+                let messages = Messages::of_class(class).ok_or(class)?;
+                if let Some(successor) = messages.successor() {
+                    warn_of_former(class, successor);
+                }
+                Ok(Formatter::Messages(messages))
+            }
         }
     }
 
@@ -48,9 +54,22 @@ impl Formatter {
     pub(crate) fn write(&self, record: &ConsumerRecord, out: &mut impl Write) -> io::Result<()> {
         match self {
             Formatter::Default(formatter) => formatter.write(record, out),
+            Formatter::Messages(messages) => {
+                let shown = messages.show(record.key.as_deref(), record.value.as_deref());
+                match shown.map_err(io::Error::other)? {
+                    Some(text) => out.write_all(text.as_bytes()),
+                    None => Ok(()),
+                }
+            }
             Formatter::NoOp => Ok(()),
         }
     }
+}
+
+fn warn_of_former(former: &str, class: &str) {
+    complain(&format!(
+        "WARNING: {former} is deprecated and will be removed in the next major release. Please use {class} instead"
+    ));
 }
 
 /// Which parts are printed, and how they are set apart.

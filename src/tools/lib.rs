@@ -10,6 +10,7 @@ mod console_consumer;
 mod console_producer;
 mod consumer_groups;
 mod consumer_performance;
+mod coordinator_records;
 mod date_format;
 mod dump_log;
 mod formatter;

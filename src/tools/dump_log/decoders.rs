@@ -4,9 +4,10 @@ use std::io::Write;
 
 use record::view::RecordView;
 
-use super::{Stop, coordinator_records};
+use super::Stop;
 use crate::{
     console::Halt,
+    coordinator_records,
     options::{Options, read},
 };
 

@@ -1,11 +1,15 @@
-//! Records of the brokers' own topics. Sources: the schemas of `OffsetCommitKey/Value`, `GroupMetadataKey/Value`,
-//! `TransactionLogKey/Value` and of the consumer protocol; `DumpLogSegments.OffsetsMessageParser`.
+//! Records of the brokers' own topics, as `kafka-dump-log` and the console consumer's formatters show them.
+//! Sources: the schemas of `OffsetCommitKey/Value`, `GroupMetadataKey/Value`, `TransactionLogKey/Value` and of the
+//! consumer protocol; `DumpLogSegments.OffsetsMessageParser`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use common::topic::TopicPartition;
 use record::view::RecordView;
 
-/// Shows a record of `__consumer_offsets` as JSON.
-pub(super) fn offsets(record: &RecordView<'_>) -> (Option<String>, Option<String>) {
+pub(crate) mod messages;
+
+/// Shows a record of `__consumer_offsets` as `kafka-dump-log` does.
+pub(crate) fn offsets(record: &RecordView<'_>) -> (Option<String>, Option<String>) {
     let offset = record.offset;
     let Some(key) = record.key else {
         return (Some(format!("Error at offset {offset}, skipping. the key is missing")), None);
@@ -37,7 +41,7 @@ pub(super) fn offsets(record: &RecordView<'_>) -> (Option<String>, Option<String
     reader.is_flexible = version >= 4;
     let data = match kind {
         Kind::Offset => offset_value(&mut reader, version),
-        Kind::Group => group_value(&mut reader, version),
+        Kind::Group => group_value(&mut reader, version, Binary::AsConsumer),
     };
     let Some(data) = data else { return broken("value") };
     (Some(key), Some(format!("{{\"version\":\"{version}\",\"data\":{data}}}")))
@@ -46,6 +50,15 @@ pub(super) fn offsets(record: &RecordView<'_>) -> (Option<String>, Option<String
 enum Kind {
     Offset,
     Group,
+}
+
+/// How what members told the group is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Binary {
+    /// In full, where it is a consumer's.
+    AsConsumer,
+    /// As the bytes that it is.
+    AsBytes,
 }
 
 fn offset_key(reader: &mut Reader<'_>) -> Option<String> {
@@ -77,7 +90,7 @@ fn offset_value(reader: &mut Reader<'_>, version: i16) -> Option<String> {
     Some(json.end())
 }
 
-fn group_value(reader: &mut Reader<'_>, version: i16) -> Option<String> {
+fn group_value(reader: &mut Reader<'_>, version: i16, binary: Binary) -> Option<String> {
     let mut json = Object::new();
     let protocol_type = reader.string()?;
     json.text("protocolType", &protocol_type);
@@ -87,9 +100,10 @@ fn group_value(reader: &mut Reader<'_>, version: i16) -> Option<String> {
     if version >= 2 {
         json.number("currentStateTimestamp", reader.long()?);
     }
+    let is_shown = binary == Binary::AsConsumer && protocol_type == "consumer";
     let mut members = Vec::new();
     for _ in 0..reader.array()?? {
-        members.push(member(reader, version, protocol_type == "consumer")?);
+        members.push(member(reader, version, is_shown)?);
     }
     json.raw("members", &format!("[{}]", members.join(",")));
     reader.tags()?;
@@ -166,7 +180,7 @@ fn topic_partitions(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 /// Shows a record of `__transaction_state`. Source: `TransactionLog.formatRecordKeyAndValue`.
-pub(super) fn transactions(record: &RecordView<'_>) -> (Option<String>, Option<String>) {
+pub(crate) fn transactions(record: &RecordView<'_>) -> (Option<String>, Option<String>) {
     let offset = record.offset;
     let mut reader = Reader::new(record.key.unwrap_or_default());
     let id = match reader.short() {
@@ -189,30 +203,76 @@ pub(super) fn transactions(record: &RecordView<'_>) -> (Option<String>, Option<S
     (Some(key), Some(value))
 }
 
-fn transaction_value(bytes: &[u8]) -> Option<String> {
-    let mut reader = Reader::new(bytes);
-    let version = reader.short().filter(|version| (0..=1).contains(version))?;
-    reader.is_flexible = version >= 1;
-    let producer_id = reader.long()?;
-    let producer_epoch = reader.short()?;
-    let timeout = reader.int()?;
-    let state = STATES.get(usize::from(reader.byte()?))?;
-    let mut partitions = Vec::new();
-    for _ in 0..reader.array()?.unwrap_or(0) {
-        let topic = reader.string()?;
-        for _ in 0..reader.array()?? {
-            partitions.push(format!("{topic}-{}", reader.int()?));
+/// The value of a transactional id's record.
+struct TransactionValue {
+    producer_id: i64,
+    producer_epoch: i16,
+    timeout_ms: i32,
+    status: u8,
+    /// None is a null.
+    partitions: Option<Vec<(String, Vec<i32>)>>,
+    updated_ms: i64,
+    started_ms: i64,
+}
+
+impl TransactionValue {
+    fn read(bytes: &[u8]) -> Option<TransactionValue> {
+        let mut reader = Reader::new(bytes);
+        let version = reader.short().filter(|version| (0..=1).contains(version))?;
+        reader.is_flexible = version >= 1;
+        let producer_id = reader.long()?;
+        let producer_epoch = reader.short()?;
+        let timeout_ms = reader.int()?;
+        let status = reader.byte()?;
+        let mut partitions = None;
+        if let Some(count) = reader.array()? {
+            let topics = partitions.insert(Vec::new());
+            for _ in 0..count {
+                let topic = reader.string()?;
+                let mut indexes = Vec::new();
+                for _ in 0..reader.array()?? {
+                    indexes.push(reader.int()?);
+                }
+                reader.tags()?;
+                topics.push((topic, indexes));
+            }
         }
-        reader.tags()?;
+        let (updated_ms, started_ms) = (reader.long()?, reader.long()?);
+        Some(TransactionValue {
+            producer_id,
+            producer_epoch,
+            timeout_ms,
+            status,
+            partitions,
+            updated_ms,
+            started_ms,
+        })
     }
-    let updated = reader.long()?;
-    // An empty transaction has no partitions, whatever the record holds.
-    if *state == "Empty" {
-        partitions.clear();
+
+    /// The state's name; none for a number that there is not.
+    fn state(&self) -> Option<&'static str> {
+        STATES.get(usize::from(self.status)).copied()
     }
+
+    /// An empty transaction has none, whatever the record holds.
+    fn partition_names(&self) -> Vec<TopicPartition> {
+        let topics = self.partitions.iter().flatten().filter(|_| self.state() != Some("Empty"));
+        topics
+            .flat_map(|(topic, indexes)| {
+                indexes.iter().map(move |index| TopicPartition::new(topic.as_str(), *index))
+            })
+            .collect()
+    }
+}
+
+fn transaction_value(bytes: &[u8]) -> Option<String> {
+    let value = TransactionValue::read(bytes)?;
+    let names: Vec<String> = value.partition_names().iter().map(ToString::to_string).collect();
+    let TransactionValue { producer_id, producer_epoch, updated_ms, timeout_ms, .. } = value;
     Some(format!(
-        "producerId:{producer_id},producerEpoch:{producer_epoch},state={state},partitions=[{}],txnLastUpdateTimestamp={updated},txnTimeoutMs={timeout}",
-        partitions.join(",")
+        "producerId:{producer_id},producerEpoch:{producer_epoch},state={},partitions=[{}],txnLastUpdateTimestamp={updated_ms},txnTimeoutMs={timeout_ms}",
+        value.state()?,
+        names.join(",")
     ))
 }
 
