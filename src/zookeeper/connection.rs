@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
@@ -24,6 +24,11 @@ pub(crate) const SESSIONLESS_MAX: Duration = Duration::from_secs(10);
 const CONNECT_BYTES_MAX: usize = 4096;
 /// What an idle connection keeps; a busy one grows with what it receives.
 const IDLE_BUFFER_BYTES: usize = 512;
+/// A frame of more than this counts against [`LARGE_FRAMES_KB_MAX`] while it arrives.
+const LARGE_FRAME_BYTES: usize = 64 << 10;
+/// What large frames of all connections may take while they arrive; others wait to be read. Who
+/// sends half of one and no more loses its session, for it cannot ping, and so makes room.
+pub(crate) const LARGE_FRAMES_KB_MAX: u32 = 256 << 10;
 /// Replies that go into one write.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -113,7 +118,9 @@ async fn read_first<R: AsyncRead + Unpin>(
         [0x16, 3, ..] => " (is this TLS?)",
         _ => "",
     };
-    match read_frame(reader, buffer, CONNECT_BYTES_MAX).await {
+    // No frame so small waits for room.
+    let room = Semaphore::new(0);
+    match read_frame(reader, buffer, CONNECT_BYTES_MAX, &room).await {
         Ok(Some(frame)) => Ok(First::Frame(frame)),
         Ok(None) => Ok(First::End),
         Err(error) => Err(io::Error::new(error.kind(), format!("{error}{hint}"))),
@@ -125,7 +132,9 @@ async fn read_frame<R: AsyncRead + Unpin>(
     reader: &mut R,
     buffer: &mut BytesMut,
     bytes_max: usize,
+    large_frames: &Semaphore,
 ) -> io::Result<Option<Bytes>> {
+    let mut room = None;
     loop {
         if let Some(head) = buffer.first_chunk::<4>() {
             let claimed = i32::from_be_bytes(*head);
@@ -146,6 +155,11 @@ async fn read_frame<R: AsyncRead + Unpin>(
                 }
                 return Ok(Some(frame));
             }
+            if length > LARGE_FRAME_BYTES && room.is_none() {
+                let kilobytes = u32::try_from(length >> 10).unwrap_or(u32::MAX);
+                let kilobytes = kilobytes.min(LARGE_FRAMES_KB_MAX);
+                room = large_frames.acquire_many(kilobytes).await.ok();
+            }
         }
         if reader.read_buf(buffer).await? == 0 {
             return Ok(None);
@@ -160,7 +174,7 @@ async fn read_requests<R: AsyncRead + Unpin>(
     connection: ConnectionId,
     traffic: &Traffic,
 ) -> io::Result<()> {
-    while let Some(frame) = read_frame(reader, buffer, shared.frame_bytes_max).await? {
+    while let Some(frame) = read_frame(reader, buffer, shared.frame_bytes_max, &shared.large_frames).await? {
         received(shared, traffic);
         shared.submit(|core, now| core.request(connection, &frame, now));
         traffic.wait_for_room().await;

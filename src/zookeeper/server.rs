@@ -18,13 +18,14 @@ use parking_lot::{Condvar, MappedMutexGuard, Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::admin;
 use crate::config::Config;
-use crate::connection::{self, Frame, Outlet, SESSIONLESS_MAX};
+use crate::connection::{self, Frame, LARGE_FRAMES_KB_MAX, Outlet, SESSIONLESS_MAX};
 use crate::core::{Core, Link, Now, Output, Peer, Sasl, Settings, X509};
 use crate::snapshot;
 use crate::store::{Store, StoreError};
@@ -112,6 +113,7 @@ impl Server {
             outlets: Mutex::new(HashMap::new()),
             statistics: Statistics::default(),
             queued_bytes: Arc::default(),
+            large_frames: Semaphore::new(LARGE_FRAMES_KB_MAX as usize),
             stop: CancellationToken::new(),
             failed: AtomicBool::new(false),
             config,
@@ -339,6 +341,8 @@ pub(crate) struct Shared {
     pub(crate) statistics: Statistics,
     /// Replies that are not sent yet, of all connections.
     pub(crate) queued_bytes: Arc<AtomicUsize>,
+    /// Room for large frames that arrive.
+    pub(crate) large_frames: Semaphore,
     stop: CancellationToken,
     failed: AtomicBool,
     pub(crate) store: Store,

@@ -246,6 +246,36 @@ fn half_frames_and_silence_hold_nobody_up() {
 }
 
 #[test]
+fn halves_of_large_frames_have_room_together_and_hold_no_small_ones_up() {
+    let folder = TempDir::new().unwrap();
+    let server = start(&folder);
+    let client = connect(&server);
+    let claimed = 1_000_000_i32.to_be_bytes();
+    let halves: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = raw(&server);
+            stream.write_all(&connect_frame()).unwrap();
+            stream.write_all(&claimed).unwrap();
+            stream.write_all(&[7; 100_000]).unwrap();
+            stream
+        })
+        .collect();
+    // There is room for 268 of them.
+    while server.shared.large_frames.available_permits() > 976 {
+        std::thread::yield_now();
+    }
+    client.create("/small", Some(b"x"), &Acl::open(), CreateMode::Persistent).unwrap();
+    let large = std::thread::spawn(move || {
+        let data = vec![7; 500_000];
+        client.create("/large", Some(&data), &Acl::open(), CreateMode::Persistent)
+    });
+    let other = connect(&server);
+    other.create("/other", Some(b"x"), &Acl::open(), CreateMode::Persistent).unwrap();
+    drop(halves);
+    large.join().unwrap().unwrap();
+}
+
+#[test]
 fn who_does_not_read_is_not_read_from() {
     let folder = TempDir::new().unwrap();
     let server = start(&folder);
