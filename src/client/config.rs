@@ -224,8 +224,11 @@ impl ConnectionConfig {
                 "Invalid value {protocol} for configuration security.protocol: only PLAINTEXT is supported here yet"
             )));
         }
-        let client_id = values.text("client.id", default_client_id(role));
-        let log_prefix = log_prefix(role, &client_id, properties.get("group.id"));
+        let client_id = match values.text("client.id", "") {
+            given if given.is_empty() => default_client_id(role, &values),
+            given => given,
+        };
+        let log_prefix = log_prefix(role, &client_id, &values);
         let buffer = |name: &str, default: i32| u32::try_from(values.int(name, default)).ok();
         Ok(ConnectionConfig {
             bootstrap_servers: bootstrap_servers(&values.text("bootstrap.servers", ""))?,
@@ -395,21 +398,30 @@ fn assignors(list: &str) -> Result<Vec<Assignor>, ClientError> {
     Ok(assignors)
 }
 
-fn default_client_id(role: Role) -> &'static str {
+/// Source: `ConsumerConfig.maybeOverrideClientId`; Java numbers its clients.
+fn default_client_id(role: Role, values: &Values<'_>) -> String {
     match role {
-        Role::Admin => "adminclient-1",
-        Role::Producer => "producer-1",
-        Role::Consumer => "consumer-1",
+        Role::Admin => "adminclient-1".to_owned(),
+        Role::Producer => "producer-1".to_owned(),
+        Role::Consumer => format!(
+            "consumer-{}-{}",
+            values.text("group.id", "null"),
+            values.text("group.instance.id", "1")
+        ),
     }
 }
 
-fn log_prefix(role: Role, client_id: &str, group: Option<&String>) -> String {
+fn log_prefix(role: Role, client_id: &str, values: &Values<'_>) -> String {
     match role {
         Role::Admin => format!("[AdminClient clientId={client_id}] "),
         Role::Producer => format!("[Producer clientId={client_id}] "),
         Role::Consumer => {
-            let group = group.map_or("null", String::as_str);
-            format!("[Consumer clientId={client_id}, groupId={group}] ")
+            let group = values.text("group.id", "null");
+            let instance = match values.text("group.instance.id", "") {
+                name if name.is_empty() => String::new(),
+                name => format!("instanceId={name}, "),
+            };
+            format!("[Consumer {instance}clientId={client_id}, groupId={group}] ")
         }
     }
 }
@@ -454,7 +466,7 @@ mod tests {
         assert!(producer.idempotence);
         assert_eq!((producer.acks, producer.batch_size, producer.in_flight_max), (-1, 16_384, 5));
         let consumer = ConsumerConfig::read(&with_server("group.id=g")).unwrap();
-        assert_eq!(consumer.connection.log_prefix, "[Consumer clientId=consumer-1, groupId=g] ");
+        assert_eq!(consumer.connection.log_prefix, "[Consumer clientId=consumer-g-1, groupId=g] ");
     }
 
     #[test]
