@@ -67,6 +67,15 @@ pub enum Start {
     At(Offset),
 }
 
+/// What the group did with the partitions of a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rebalance {
+    /// These are read from now on, and no others.
+    Assigned(Vec<TopicPartition>),
+    /// These are read no more.
+    Revoked(Vec<TopicPartition>),
+}
+
 /// What `poll` reads of.
 enum Subscription {
     /// Partitions that were assigned by hand.
@@ -178,6 +187,11 @@ impl Consumer {
             Some(record) => Some(record.offset),
             None => self.readers.get(partition)?.next,
         }
+    }
+
+    /// What the group did since the last time, in order; a caller that never asks loses all but the last of it.
+    pub fn take_rebalances(&mut self) -> Vec<Rebalance> {
+        self.member.take_rebalances()
     }
 
     /// Partitions that are read now.

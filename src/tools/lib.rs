@@ -21,8 +21,12 @@ mod line_reader;
 mod logging;
 mod options;
 mod producer_performance;
+mod signals;
 mod topics;
 mod transactions;
+mod verifiable;
+mod verifiable_consumer;
+mod verifiable_producer;
 mod zookeeper_server;
 mod zookeeper_shell;
 
@@ -72,6 +76,8 @@ fn command(class: &str) -> Option<Command> {
         "kafka.Kafka" => kafka_server::run,
         "kafka.tools.DumpLogSegments" => dump_log::run,
         "org.apache.kafka.tools.ProducerPerformance" => producer_performance::run,
+        "org.apache.kafka.tools.VerifiableProducer" => verifiable_producer::run,
+        "org.apache.kafka.tools.VerifiableConsumer" => verifiable_consumer::run,
         "kafka.admin.BrokerApiVersionsCommand" => broker_api_versions::run,
         "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka" => zookeeper_shell::run,
         "org.apache.zookeeper.server.quorum.QuorumPeerMain" => zookeeper_server::run,

@@ -1,7 +1,7 @@
 //! A consumer in its group: follows the membership, and commits what was read. Source: `ConsumerCoordinator`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use common::{
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
-use super::{Consumer, Reader, Start, Subscription};
+use super::{Consumer, Reader, Rebalance, Start, Subscription};
 use crate::{
     cluster::Cluster,
     config::OffsetReset,
@@ -36,8 +36,12 @@ pub(super) struct Member {
     /// When to commit what was read; none where the application commits.
     commit_at: Option<Instant>,
     committing: Option<JoinHandle<()>>,
+    /// What the application has not been told, at most `REBALANCES_MAX`.
+    rebalances: VecDeque<Rebalance>,
 }
 
+/// Rebalances that are kept; of more the oldest are dropped.
+const REBALANCES_MAX: usize = 100;
 /// Longest wait for the last commit of a generation.
 const LAST_COMMIT_LIMIT: Duration = Duration::from_secs(5);
 const COORDINATOR_CLASS: &str = "org.apache.kafka.clients.consumer.internals.ConsumerCoordinator";
@@ -54,6 +58,17 @@ impl Member {
     /// When the next commit is due.
     pub(super) fn commit_at(&self) -> Option<Instant> {
         self.generation.as_ref().and(self.commit_at)
+    }
+
+    fn note(&mut self, rebalance: Rebalance) {
+        if self.rebalances.len() == REBALANCES_MAX {
+            self.rebalances.pop_front();
+        }
+        self.rebalances.push_back(rebalance);
+    }
+
+    pub(super) fn take_rebalances(&mut self) -> Vec<Rebalance> {
+        self.rebalances.drain(..).collect()
     }
 
     fn coordinator(&mut self) -> Option<Node> {
@@ -125,6 +140,9 @@ impl Consumer {
     }
 
     fn give_up_partitions(&mut self) {
+        if !self.readers.is_empty() {
+            self.member.note(Rebalance::Revoked(self.assignment()));
+        }
         self.readers.clear();
         self.records.clear();
     }
@@ -136,6 +154,7 @@ impl Consumer {
             let reader = Reader { awaits_committed: true, ..Reader::new(start) };
             self.readers.insert(partition.clone(), reader);
         }
+        self.member.note(Rebalance::Assigned(generation.assignment.clone()));
         debug!(generation = generation.id, partitions = generation.assignment.len(), "assigned");
         self.member.generation = Some(generation);
         let interval = self.config.group.as_ref().and_then(|group| group.auto_commit_interval);
