@@ -5,6 +5,7 @@ pub mod config;
 pub mod counters;
 pub mod error_code;
 pub mod ids;
+pub mod java_hash;
 pub mod properties;
 pub mod security_protocol;
 pub mod topic;
