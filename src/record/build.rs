@@ -214,6 +214,12 @@ impl BatchBuilder {
         batch.into()
     }
 
+    /// As `finish`, but the batch keeps a last offset beyond that of its last record, and with it its last sequence.
+    pub(crate) fn finish_at(mut self, last_offset_delta: i32) -> Bytes {
+        self.header.last_offset_delta = self.header.last_offset_delta.max(last_offset_delta);
+        self.finish()
+    }
+
     /// The same in two parts.
     pub(crate) fn finish_parts(mut self) -> (BatchHeader, Vec<u8>) {
         self.header.last_offset_delta = self.header.last_offset_delta.max(0);

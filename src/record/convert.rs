@@ -6,8 +6,10 @@ use common::ids::{Offset, Timestamp};
 
 use crate::batch::{Batch, BatchError, Batches, TimestampType};
 use crate::compression::{Codec, Compression, compress};
+use crate::entry::EntryHeader;
 use crate::legacy::{MessageFields, write};
 use crate::records::{Records, RecordsError, records};
+use crate::view::RecordView;
 
 /// A format before record batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,12 +82,26 @@ fn convert_entry(
     from: Offset,
     out: &mut Vec<u8>,
 ) -> Result<(), ConvertError> {
-    let codec = entry.header.codec.unwrap_or(Codec::None);
+    let is_plain = entry.header.codec == Some(Codec::None);
+    let is_wanted = |record: &RecordView| !is_plain || record.offset >= from;
+    let wanted = records.iter().filter(|record| record.as_ref().map_or(true, is_wanted));
+    write_messages(&entry.header, to, wanted, out).map_err(ConvertError::Records)
+}
+
+/// Appends records of an entry in an old format: each for itself, or compressed in one message as they were in the
+/// entry. None at all write nothing.
+pub(crate) fn write_messages<'a>(
+    entry: &EntryHeader,
+    to: OldFormat,
+    records: impl Iterator<Item = Result<RecordView<'a>, RecordsError>>,
+    out: &mut Vec<u8>,
+) -> Result<(), RecordsError> {
+    let codec = entry.codec.unwrap_or(Codec::None);
     let mut message = MessageFields {
         offset: Offset::ZERO,
         magic: to.magic(),
         codec: Codec::None,
-        timestamp_type: entry.header.timestamp_type.unwrap_or(TimestampType::CreateTime),
+        timestamp_type: entry.timestamp_type.unwrap_or(TimestampType::CreateTime),
         timestamp: Timestamp::NONE,
         key: None,
         value: None,
@@ -94,14 +110,12 @@ fn convert_entry(
     let mut first_and_last = None;
     let mut max_timestamp = Timestamp::NONE;
     for record in records {
-        let record = record.map_err(ConvertError::Records)?;
+        let record = record?;
         message.timestamp = record.timestamp;
         (message.key, message.value) = (record.key, record.value);
         if codec == Codec::None {
             message.offset = record.offset;
-            if record.offset >= from {
-                write(&message, out);
-            }
+            write(&message, out);
             continue;
         }
         let (first, _) = *first_and_last.get_or_insert((record.offset, record.offset));
@@ -119,7 +133,7 @@ fn convert_entry(
     compress(Compression::of(codec), to.magic(), &inner, &mut value);
     let timestamp = match message.timestamp_type {
         TimestampType::CreateTime => max_timestamp,
-        TimestampType::LogAppendTime => entry.header.max_timestamp,
+        TimestampType::LogAppendTime => entry.max_timestamp,
     };
     let value = Some(value.as_slice());
     write(&MessageFields { offset: last, codec, timestamp, key: None, value, ..message }, out);

@@ -21,6 +21,7 @@ pub mod produce_version;
 mod property_tests;
 pub mod record_errors;
 pub mod records;
+pub mod rewrite;
 mod skim;
 mod snappy;
 mod up_convert;

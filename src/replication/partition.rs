@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use common::{
-    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch},
+    clock,
+    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
     topic::{TopicPartition, Uuid},
 };
 use parking_lot::Mutex;
 use partition::leader::{Leader, Leadership, NotEnoughReplicas};
 use record::validate::Checked;
-use storage::{error::AppendError, log::Log, log_append::Appended};
+use storage::{
+    error::AppendError, log::Log, log_append::Appended, verification::VerificationGuard,
+};
 use tokio::sync::Notify;
 
 use crate::{replica_manager::Access, topic_settings::TopicSettings, waiters::Waiters};
@@ -175,24 +178,63 @@ impl Partition {
         }
     }
 
-    /// Appends a producer's batches. `in_sync_min` is given where acks=all: fewer in-sync replicas refuse.
+    /// Begins to verify a transaction that a batch would open here; none where there is nothing to ask.
+    /// See `Log::start_verification`.
+    pub fn start_verification(
+        &self,
+        producer: (ProducerId, ProducerEpoch),
+        first_sequence: i32,
+    ) -> Result<Option<VerificationGuard>, AccessError> {
+        if !self.is_leader() {
+            return Err(AccessError::NotLeader);
+        }
+        Ok(self.log.start_verification(producer, first_sequence, clock::wall_clock()))
+    }
+
+    /// Appends a producer's batches. `in_sync_min` is given where acks=all: fewer in-sync replicas refuse. `guard` is of
+    /// the verification that has begun for them.
     pub fn append_as_leader(
         &self,
         records: Checked,
         in_sync_min: Option<usize>,
+        guard: Option<VerificationGuard>,
     ) -> Result<Appended, ProduceError> {
-        let epoch = {
-            let role = self.role.lock();
-            let Role::Leader(leader) = &*role else { return Err(AccessError::NotLeader.into()) };
-            if let Some(required) = in_sync_min {
-                leader.check_in_sync(required).map_err(ProduceError::NotEnoughReplicas)?;
-            }
-            leader.epoch()
-        };
-        let appended = self.log.append_as_leader(records, epoch)?;
+        let epoch = self.epoch_to_append(in_sync_min)?;
+        let appended = match guard {
+            Some(guard) => self.log.append_verified(records, epoch, guard),
+            None => self.log.append_as_leader(records, epoch),
+        }?;
         self.move_high_watermark();
         self.waiters.wake();
         Ok(appended)
+    }
+
+    /// Appends a batch of a coordinator, or a transaction marker. `elected` is the epoch that a coordinator took office
+    /// with: in another one it does not append.
+    pub fn append_as_coordinator(
+        &self,
+        records: Checked,
+        in_sync_min: Option<usize>,
+        elected: Option<LeaderEpoch>,
+    ) -> Result<Appended, ProduceError> {
+        let epoch = self.epoch_to_append(in_sync_min)?;
+        if elected.is_some_and(|elected| elected != epoch) {
+            return Err(AccessError::NotLeader.into());
+        }
+        let appended = self.log.append_as_coordinator(records, epoch)?;
+        self.move_high_watermark();
+        self.waiters.wake();
+        Ok(appended)
+    }
+
+    /// The epoch to append with, where this broker leads and enough replicas are in sync.
+    fn epoch_to_append(&self, in_sync_min: Option<usize>) -> Result<LeaderEpoch, ProduceError> {
+        let role = self.role.lock();
+        let Role::Leader(leader) = &*role else { return Err(AccessError::NotLeader.into()) };
+        if let Some(required) = in_sync_min {
+            leader.check_in_sync(required).map_err(ProduceError::NotEnoughReplicas)?;
+        }
+        Ok(leader.epoch())
     }
 
     /// Whether every in-sync replica has the records before `end`.

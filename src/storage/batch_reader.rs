@@ -1,4 +1,4 @@
-//! Reads the batches of a segment one by one, whole and checked, as recovery must.
+//! Reads the batches of a segment one by one, whole and checked, as recovery and compaction must.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -24,7 +24,12 @@ pub(crate) struct BatchReader<'a> {
 
 impl<'a> BatchReader<'a> {
     pub(crate) fn new(file: &'a File, end: u64) -> BatchReader<'a> {
-        BatchReader { file, position: 0, end, buffer: Vec::new(), unread: 0..0 }
+        BatchReader::starting_at(file, 0, end)
+    }
+
+    /// As `new`, but from where another batch begins.
+    pub(crate) fn starting_at(file: &'a File, position: u64, end: u64) -> BatchReader<'a> {
+        BatchReader { file, position, end, buffer: Vec::new(), unread: 0..0 }
     }
 
     /// Where the next batch begins; after an error, where the wrong one does.

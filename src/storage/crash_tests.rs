@@ -24,6 +24,7 @@ fn config() -> LogConfig {
         index_interval_bytes: 150,
         retention_ms: -1,
         producer_id_expiration_ms: i64::MAX,
+        verify_transactions: false,
         ..LogConfig::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Log directories: segments, indexes, recovery, retention. Files are Kafka's, byte for byte.
+//! Log directories: segments, indexes, recovery, retention, compaction. Files are Kafka's, byte for byte.
 //!
 //! Begin with `log_manager::LogManager`, which holds the logs of all directories, and `log::Log`, one partition's.
 //! What a log does is spread over `log_load` and `log_recover` (opening), `log_append`, `log_read`, `log_truncate`
@@ -7,6 +7,7 @@
 mod atomic_file;
 mod batch_reader;
 pub mod checkpoint;
+pub mod cleaner;
 mod directory_lock;
 pub mod directory_name;
 mod epoch_check;
@@ -40,6 +41,7 @@ mod segment;
 mod segment_files;
 pub mod shared;
 pub mod transaction_index;
+pub mod verification;
 
 #[cfg(test)]
 mod concurrency_tests;
@@ -57,3 +59,5 @@ mod preallocate_tests;
 mod retention_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod transaction_tests;

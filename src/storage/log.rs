@@ -1,7 +1,8 @@
 //! One partition's log: what it holds in memory, and what can be asked of it without touching a file.
 //!
 //! Two locks: `writer` belongs to those who change files, one at a time, and may be held while a disk is slow;
-//! `state` is held for a few lines, never across a system call. `writer` is taken first.
+//! `state` is held for a few lines, never across a system call. `writer` is taken first. `cleaning`, how far compaction
+//! is, is taken last.
 
 use std::{
     fmt,
@@ -13,12 +14,13 @@ use std::{
 };
 
 use common::{
-    ids::{LeaderEpoch, Offset, ProducerId, Timestamp},
+    ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp},
     topic::{TopicPartition, Uuid},
 };
 use parking_lot::Mutex;
 
 use crate::{
+    cleaner::progress::Progress,
     error::{AppendError, Fault, LogError},
     leader_epochs::LeaderEpochs,
     log_config::LogConfig,
@@ -26,6 +28,7 @@ use crate::{
     recent::Recent,
     segment::Segment,
     shared::{LogDirectory, Shared},
+    verification::{VerificationGuard, Verifications},
 };
 
 /// One replica's log on disk.
@@ -36,6 +39,7 @@ pub struct Log {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) state: Mutex<State>,
     pub(crate) offsets: PublishedOffsets,
+    pub(crate) cleaning: Mutex<Progress>,
 }
 
 /// The log's offsets, readable while a writer waits for its disk. Written under the state's lock.
@@ -59,6 +63,11 @@ pub(crate) struct State {
     pub(crate) high_watermark: Offset,
     pub(crate) epochs: LeaderEpochs,
     pub(crate) producers: ProducerStates,
+    pub(crate) verifications: Option<Box<Verifications>>,
+    /// First offset of an aborted transaction that is on its way into its index: it holds the stable offset till then.
+    pub(crate) unindexed: Option<Offset>,
+    /// Counts changes of transaction indexes, so that a reader does not keep what it read before one.
+    pub(crate) index_changes: u32,
     pub(crate) recent: Option<Box<Recent>>,
     /// Where the batch with an upper bound of reads begins, as last looked up: the offset, the segment, the position.
     pub(crate) bound: Option<(Offset, Offset, u64)>,
@@ -145,7 +154,9 @@ impl State {
     }
 
     pub(crate) fn last_stable(&self) -> Offset {
-        let unstable = self.producers.first_unstable_offset().map(|offset| offset.max(self.start));
+        let unstable =
+            self.producers.first_unstable_offset().into_iter().chain(self.unindexed).min();
+        let unstable = unstable.map(|offset| offset.max(self.start));
         unstable.map_or(self.high_watermark, |offset| offset.min(self.high_watermark))
     }
 
@@ -311,11 +322,31 @@ impl Log {
 
     /// Whether a transaction of the producer is open here.
     pub fn has_open_transaction(&self, producer_id: ProducerId) -> bool {
-        let state = self.state.lock();
-        state
-            .producers
-            .get(producer_id)
-            .is_some_and(|producer| producer.transaction_start.is_some())
+        self.state.lock().producers.has_open_transaction(producer_id)
+    }
+
+    /// Begins to verify that the log is part of a transaction of the producer; the guard goes with the append, once the
+    /// transaction's coordinator has said so. None where the transaction is open here: there is nothing to ask.
+    /// Source: `UnifiedLog.maybeStartTransactionVerification`.
+    pub fn start_verification(
+        &self,
+        producer: (ProducerId, ProducerEpoch),
+        first_sequence: i32,
+        now: Timestamp,
+    ) -> Option<VerificationGuard> {
+        let mut state = self.state.lock();
+        if state.producers.has_open_transaction(producer.0) {
+            return None;
+        }
+        let verifications = state.verifications.get_or_insert_default();
+        Some(verifications.start(producer, first_sequence, now))
+    }
+
+    /// Lets a coordinator append to the producer's transaction, which brings no guard.
+    pub fn confirm_verification(&self, producer_id: ProducerId, guard: VerificationGuard) {
+        if let Some(verifications) = &mut self.state.lock().verifications {
+            verifications.confirm(producer_id, guard);
+        }
     }
 
     /// Where the oldest open transaction began, and its producer.
@@ -328,6 +359,12 @@ impl Log {
         let mut state = self.state.lock();
         let expiration_ms = state.config.producer_id_expiration_ms;
         state.producers.expire(now, expiration_ms);
+        if let Some(verifications) = &mut state.verifications {
+            verifications.expire(now, expiration_ms);
+            if verifications.is_empty() {
+                state.verifications = None;
+            }
+        }
     }
 
     /// Refuses where the directory is offline, or the log is closed.

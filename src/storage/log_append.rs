@@ -16,12 +16,13 @@ use crate::{
     error::{AppendError, Context, Fault, LogError},
     index::{self, OffsetEntry, TAIL_LENGTH_MAX, TimeEntry},
     log::{Active, Log, State, Writer},
-    producer_state::{Marker, Origin, ProducerBatch},
+    producer_state::{Marker, Origin, ProducerBatch, ProducerError},
     recent::Place,
     scan::offsets_are_possible,
     segment::TimestampOffset,
     segment_files::{LOG, OFFSET_INDEX, TIME_INDEX},
     transaction_index::AbortedTransaction,
+    verification::VerificationGuard,
 };
 
 /// Largest segment: positions in indexes are 31-bit numbers.
@@ -90,7 +91,17 @@ impl Log {
         batch: Checked,
         epoch: LeaderEpoch,
     ) -> Result<Appended, AppendError> {
-        self.append_with_origin(batch, epoch, Origin::Client)
+        self.append_with_origin(batch, epoch, Origin::Client, None)
+    }
+
+    /// As `append_as_leader`, for a batch that a verification has begun for: see `start_verification`.
+    pub fn append_verified(
+        &self,
+        batch: Checked,
+        epoch: LeaderEpoch,
+        guard: VerificationGuard,
+    ) -> Result<Appended, AppendError> {
+        self.append_with_origin(batch, epoch, Origin::Client, Some(guard))
     }
 
     /// As `append_as_leader`, for batches of coordinators: records of their own topics, and transaction markers.
@@ -99,7 +110,7 @@ impl Log {
         batch: Checked,
         epoch: LeaderEpoch,
     ) -> Result<Appended, AppendError> {
-        self.append_with_origin(batch, epoch, Origin::Coordinator)
+        self.append_with_origin(batch, epoch, Origin::Coordinator, None)
     }
 
     fn append_with_origin(
@@ -107,6 +118,7 @@ impl Log {
         mut batch: Checked,
         epoch: LeaderEpoch,
         origin: Origin,
+        guard: Option<VerificationGuard>,
     ) -> Result<Appended, AppendError> {
         let mut writer = self.writer.lock();
         self.check_writable(&writer)?;
@@ -130,7 +142,11 @@ impl Log {
                         duplicate: true,
                     });
                 }
-                state.producers.check(producer, origin)?;
+                check_verified(&state, producer, origin, guard)?;
+                let verifications = state.verifications.as_ref();
+                let lowest =
+                    verifications.and_then(|all| all.lowest_sequence(producer.producer_id));
+                state.producers.check(producer, origin, lowest)?;
             }
             let segment_bytes = state.config.segment_bytes as usize;
             if batch.size() > segment_bytes {
@@ -260,6 +276,11 @@ impl Log {
             writer.epochs_dirty |= note_epoch(state, item);
             if let Some(producer) = &item.producer {
                 state.producers.add(producer, &mut aborted);
+                if producer.transactional
+                    && let Some(verifications) = &mut state.verifications
+                {
+                    verifications.end(producer.producer_id);
+                }
             }
         }
         note_indexes(state, active, sum, position);
@@ -269,6 +290,7 @@ impl Log {
         if evicted > 0 {
             tracing::warn!(partition = %self.partition, evicted, origin = ?origin, "too many producers: forgot those idle for longest");
         }
+        state.unindexed = aborted.iter().map(|transaction| transaction.first_offset).min();
         state.publish(&self.offsets);
         // The first entry in memory since the last time: an idle log's are written to the file.
         if state.active().offsets.tail.len() == 1 || writer.epochs_dirty && !had_epochs {
@@ -378,6 +400,26 @@ impl Log {
             sum.first_offset.max(state.end)
         };
         self.roll_to(writer, expected)
+    }
+}
+
+/// The first batch of a transaction is appended only where its coordinator knows of it, so that a marker will come.
+fn check_verified(
+    state: &State,
+    batch: &ProducerBatch,
+    origin: Origin,
+    guard: Option<VerificationGuard>,
+) -> Result<(), ProducerError> {
+    let opens = batch.transactional
+        && batch.marker.is_none()
+        && !state.producers.has_open_transaction(batch.producer_id);
+    if !opens || !state.config.verify_transactions {
+        return Ok(());
+    }
+    let verifications = state.verifications.as_ref();
+    match verifications.is_some_and(|all| all.allows(batch.producer_id, guard, origin)) {
+        true => Ok(()),
+        false => Err(ProducerError::NotVerified),
     }
 }
 

@@ -6,7 +6,7 @@ use common::ids::Timestamp;
 pub const PRODUCERS_PER_LOG_MAX: usize = 100_000;
 
 /// Settings of one topic's logs; shared by its partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     /// `segment.bytes`.
     pub segment_bytes: u32,
@@ -32,12 +32,20 @@ pub struct LogConfig {
     pub delete: bool,
     /// Whether `cleanup.policy` has `compact`.
     pub compact: bool,
+    /// `min.cleanable.dirty.ratio`, 0 to 1.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `min.compaction.lag.ms`.
+    pub min_compaction_lag_ms: i64,
     /// `max.compaction.lag.ms`.
     pub max_compaction_lag_ms: i64,
+    /// `delete.retention.ms`: how long compaction keeps tombstones and markers of transactions.
+    pub delete_retention_ms: i64,
     /// `preallocate`: a new segment reserves all its blocks at once.
     pub preallocate: bool,
     /// `producer.id.expiration.ms`, of the broker.
     pub producer_id_expiration_ms: i64,
+    /// `transaction.partition.verification.enable`, of the broker: the first batch of a transaction needs a guard.
+    pub verify_transactions: bool,
     /// Producers remembered at most.
     pub producers_max: usize,
 }
@@ -59,9 +67,13 @@ impl Default for LogConfig {
             file_delete_delay_ms: 60_000,
             delete: true,
             compact: false,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
             max_compaction_lag_ms: i64::MAX,
+            delete_retention_ms: DAY_MS,
             preallocate: false,
             producer_id_expiration_ms: DAY_MS,
+            verify_transactions: true,
             producers_max: PRODUCERS_PER_LOG_MAX,
         }
     }

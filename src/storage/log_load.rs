@@ -260,6 +260,9 @@ impl<'a> Loader<'a> {
             high_watermark: start,
             epochs: self.epochs.clone(),
             producers,
+            verifications: None,
+            unindexed: None,
+            index_changes: 0,
             recent: None,
             bound: None,
             topic_id: None,
@@ -283,6 +286,7 @@ impl<'a> Loader<'a> {
             directory: options.directory.clone(),
             shared: options.shared.clone(),
             offsets: PublishedOffsets::new(),
+            cleaning: Mutex::default(),
             writer: Mutex::new(writer),
             state: Mutex::new(state),
         };

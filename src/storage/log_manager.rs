@@ -399,6 +399,9 @@ impl LogManager {
             .expect("only future names can be too long");
         future.rename(&name)?;
         let old = self.logs.lock().current.insert(partition.clone(), future.clone());
+        if let Some(old) = &old {
+            future.cleaning.lock().set_cleaned_to(old.cleaning.lock().cleaned_to());
+        }
         self.delete_log(old)?;
         Ok(Some(future))
     }
@@ -442,10 +445,11 @@ pub(crate) struct Checkpoints {
     pub(crate) recovery_points: crate::checkpoint::Offsets,
     pub(crate) starts: crate::checkpoint::Offsets,
     pub(crate) high_watermarks: crate::checkpoint::Offsets,
+    pub(crate) cleaned: crate::checkpoint::Offsets,
 }
 
 impl Checkpoints {
-    /// Reads all three. One that cannot be read is as good as none: recovery then reads more, and logs begin at their
+    /// Reads all four. One that cannot be read is as good as none: recovery then reads more, and logs begin at their
     /// first segment.
     pub(crate) fn read(directory: &Path) -> Checkpoints {
         let read = |name: &str| {
@@ -459,6 +463,7 @@ impl Checkpoints {
             recovery_points: read(crate::checkpoint::RECOVERY_POINT_FILE),
             starts: read(crate::checkpoint::LOG_START_FILE),
             high_watermarks: read(crate::checkpoint::HIGH_WATERMARK_FILE),
+            cleaned: read(crate::checkpoint::CLEANER_FILE),
         }
     }
 

@@ -57,6 +57,7 @@ struct Job {
     kind: DirectoryKind,
     known: Known,
     high_watermark: Option<common::ids::Offset>,
+    cleaned_to: Option<common::ids::Offset>,
 }
 
 impl LogManager {
@@ -213,7 +214,16 @@ fn list_jobs(
                     start: Checkpoints::get(&checkpoints.starts, &partition),
                 };
                 let high_watermark = Checkpoints::get(&checkpoints.high_watermarks, &partition);
-                jobs.push(Job { directory: index, path, partition, kind, known, high_watermark });
+                let cleaned_to = Checkpoints::get(&checkpoints.cleaned, &partition);
+                jobs.push(Job {
+                    directory: index,
+                    path,
+                    partition,
+                    kind,
+                    known,
+                    high_watermark,
+                    cleaned_to: cleaned_to.filter(|_| kind == DirectoryKind::Live),
+                });
             }
         }
     }
@@ -303,6 +313,7 @@ fn load_one(
             if let Some(high_watermark) = job.high_watermark {
                 log.set_high_watermark(high_watermark);
             }
+            log.cleaning.lock().set_cleaned_to(job.cleaned_to);
             Some(log)
         }
         Err(error) => {

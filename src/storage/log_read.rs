@@ -6,6 +6,7 @@ use common::ids::{LeaderEpoch, Offset, Timestamp};
 
 use crate::{
     error::{Context, Fault, LogError},
+    file_cache::FileId,
     index::OffsetEntry,
     log::{Log, LogOffsets},
     scan::{Found, HeaderScan, read_batch},
@@ -43,8 +44,8 @@ pub struct Read {
     pub first_batch_incomplete: bool,
     /// The log's offsets when it was read.
     pub offsets: LogOffsets,
-    /// Base of the segment that was read, and the position in it where the regions end.
-    end: Option<(Offset, u64)>,
+    /// The segment that was read, its base, and the position in it where the regions end.
+    end: Option<(FileId, Offset, u64)>,
 }
 
 /// A record found by its timestamp.
@@ -95,6 +96,10 @@ impl Log {
         loop {
             let Some(plan) = self.plan(from, up_to)? else { return self.empty_read() };
             match self.find_region(&plan, from, max_bytes, min_one) {
+                // A file of this name may be another one meanwhile: compaction replaces segments.
+                Ok(Some(_)) if attempts < ATTEMPTS && self.has_changed(plan.generation) => {
+                    attempts += 1;
+                }
                 Ok(Some(read)) => return Ok(read),
                 // Nothing at or after the offset in this segment: compaction has removed it.
                 Ok(None) => match plan.next_base {
@@ -121,12 +126,15 @@ impl Log {
             return Err(LogError::Offline(self.directory.path().to_owned()));
         }
         drop(self.writer.lock());
-        let has_changed = self.state.lock().generation != generation;
-        if attempts == 1 || attempts < ATTEMPTS && has_changed {
+        if attempts == 1 || attempts < ATTEMPTS && self.has_changed(generation) {
             return Ok(());
         }
         self.note_fault(&fault);
         Err(LogError::Fault(fault))
+    }
+
+    fn has_changed(&self, generation: u32) -> bool {
+        self.state.lock().generation != generation
     }
 
     fn empty_read(&self) -> Result<Read, LogError> {
@@ -217,7 +225,7 @@ impl Log {
             bytes: length,
             first_batch_incomplete: available > 0 && wanted < first_size,
             offsets: plan.offsets,
-            end: Some((view.base, position + length as u64)),
+            end: Some((view.id, view.base, position + length as u64)),
         }))
     }
 
@@ -410,12 +418,16 @@ impl Log {
     /// The `upper` of `aborted_transactions` for what was read: Kafka's, so the answers are equal.
     /// Source: `LocalLog.addAbortedTransactions`.
     pub fn upper_bound(&self, read: &Read) -> Result<Offset, LogError> {
-        let Some((base, position)) = read.end else { return Ok(read.offsets.end) };
+        let Some((id, base, position)) = read.end else { return Ok(read.offsets.end) };
         self.retrying(|| {
             let (view, in_tail, segment_end) = {
                 let state = self.state.lock();
                 let index = state.segment_index(base);
                 let segment = &state.segments[index];
+                if segment.id != id {
+                    // Cleaned meanwhile, so that the position stands for something else: more than needed is right.
+                    return Ok(read.offsets.end);
+                }
                 let is_active = index + 1 == state.segments.len();
                 let tail = &segment.offsets.tail;
                 let after = tail.partition_point(|entry| u64::from(entry.position) < position);

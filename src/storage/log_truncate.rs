@@ -70,6 +70,8 @@ impl Log {
         // may fail on a full disk. A reader that finds a file gone waits for the writer, and looks again.
         let name = path.join(segment_files::name(end, LOG));
         let prepared = path.join(segment_files::name(end, LOG) + CLEANED);
+        // The cleaner may have a file of this name, which it must not go on to write.
+        atomic_file::remove_if_exists(&prepared).context("remove", &prepared)?;
         fs::write(&prepared, []).context("create", &prepared)?;
         self.delete_segments(writer, &old);
         for offset in std::mem::take(&mut writer.snapshots) {
@@ -95,6 +97,7 @@ impl Log {
         state.bound = None;
         state.generation = state.generation.wrapping_add(1);
         state.publish(&self.offsets);
+        self.cleaning.lock().truncate(state.active().base);
         writer.active = None;
         writer.must_cut = false;
         writer.directory_dirty = true;

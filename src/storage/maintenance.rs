@@ -22,7 +22,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     atomic_file,
-    checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, format_offsets},
+    checkpoint::{
+        CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, format_offsets,
+    },
     directory_lock::mark_clean_shutdown,
     error::Context,
     log::Log,
@@ -191,6 +193,11 @@ impl LogManager {
             let start = log.start_offset();
             (start > log.first_segment_base() && log.write_epochs_now().is_ok()).then_some(start)
         });
+    }
+
+    /// Writes how far compaction has come with each log, where it has begun.
+    pub(crate) fn checkpoint_cleaned(&self) {
+        self.checkpoint(CLEANER_FILE, &|log| log.cleaning.lock().cleaned_to());
     }
 
     fn checkpoint(&self, name: &str, offset: &dyn Fn(&Log) -> Option<Offset>) {

@@ -148,6 +148,23 @@ pub enum ProducerError {
         /// Where it would have been appended.
         offset: Offset,
     },
+    /// INVALID_TXN_STATE: nobody has verified that the log is part of the transaction, or it has ended since.
+    #[error("Record was not part of an ongoing transaction")]
+    NotVerified,
+    /// OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before it waits for its verification.
+    #[error(
+        "Out of order sequence number for producer {producer_id} at offset {offset}: {sequence} (incoming seq. number), {lowest} (earliest seen sequence)"
+    )]
+    EarlierSequenceWaits {
+        /// Whose batch it is.
+        producer_id: ProducerId,
+        /// Where it would have been appended.
+        offset: Offset,
+        /// The batch's first sequence.
+        sequence: i32,
+        /// The first sequence that has to come before.
+        lowest: i32,
+    },
     /// TRANSACTION_COORDINATOR_FENCED.
     #[error(
         "Invalid coordinator epoch for producerId {producer_id} at offset {offset}: {epoch} (zombie), {current} (current)"
@@ -237,6 +254,10 @@ impl ProducerStates {
         self.table.as_ref()?.producers.get(&producer_id)
     }
 
+    pub(crate) fn has_open_transaction(&self, producer_id: ProducerId) -> bool {
+        self.get(producer_id).is_some_and(|producer| producer.transaction_start.is_some())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ProducerId, &Producer)> {
         self.table
             .iter()
@@ -256,8 +277,14 @@ impl ProducerStates {
         })
     }
 
-    /// Whether the batch may follow what the log knows of its producer. Changes nothing.
-    pub(crate) fn check(&self, batch: &ProducerBatch, origin: Origin) -> Result<(), ProducerError> {
+    /// Whether the batch may follow what the log knows of its producer. Changes nothing. `lowest_sequence` is of a
+    /// verification that is under way.
+    pub(crate) fn check(
+        &self,
+        batch: &ProducerBatch,
+        origin: Origin,
+        lowest_sequence: Option<i32>,
+    ) -> Result<(), ProducerError> {
         let producer_id = batch.producer_id;
         let offset = batch.base_offset;
         if origin == Origin::Replication {
@@ -271,6 +298,19 @@ impl ProducerStates {
                 offset,
                 epoch: batch.epoch,
                 current,
+            });
+        }
+        if let Some(lowest) = lowest_sequence
+            && origin == Origin::Client
+            && batch.marker.is_none()
+            && batch.base_sequence > lowest
+        {
+            let sequence = batch.base_sequence;
+            return Err(ProducerError::EarlierSequenceWaits {
+                producer_id,
+                offset,
+                sequence,
+                lowest,
             });
         }
         let Some(producer) = known else { return Ok(()) };
@@ -490,7 +530,7 @@ mod tests {
     }
 
     fn append(states: &mut ProducerStates, batch: ProducerBatch) -> Result<(), ProducerError> {
-        states.check(&batch, Origin::Client)?;
+        states.check(&batch, Origin::Client, None)?;
         states.apply(&batch);
         Ok(())
     }
@@ -535,7 +575,7 @@ mod tests {
             Err(ProducerError::NewEpochSequence { .. })
         ));
         append(&mut states, batch(4, 0, 1, 1)).unwrap();
-        assert!(states.check(&batch(2, 9, 2, 1), Origin::Replication).is_ok());
+        assert!(states.check(&batch(2, 9, 2, 1), Origin::Replication, None).is_ok());
     }
 
     #[test]
@@ -543,7 +583,7 @@ mod tests {
         let mut states = ProducerStates::default();
         let below = batch(-2, 0, 0, 1);
         assert!(matches!(append(&mut states, below), Err(ProducerError::InvalidEpoch { .. })));
-        assert!(states.check(&below, Origin::Replication).is_ok());
+        assert!(states.check(&below, Origin::Replication, None).is_ok());
         append(&mut states, batch(-1, 0, 0, 1)).unwrap();
     }
 
@@ -559,7 +599,7 @@ mod tests {
         let marker = Marker { abort: true, coordinator_epoch: 3 };
         let end =
             ProducerBatch { transactional: true, marker: Some(marker), ..batch(0, -1, 12, 1) };
-        states.check(&end, Origin::Coordinator).unwrap();
+        states.check(&end, Origin::Coordinator, None).unwrap();
         let completed = states.apply(&end).unwrap();
         assert_eq!(
             (completed.first_offset, completed.last_offset, completed.aborted),
@@ -575,7 +615,7 @@ mod tests {
         let zombie = Marker { abort: true, coordinator_epoch: 2 };
         let zombie = ProducerBatch { marker: Some(zombie), ..end };
         assert!(matches!(
-            states.check(&zombie, Origin::Coordinator),
+            states.check(&zombie, Origin::Coordinator, None),
             Err(ProducerError::CoordinatorFenced { .. })
         ));
     }

@@ -160,8 +160,19 @@ pub(crate) fn checked(bytes: Bytes) -> Checked {
     check(bytes, &rules(validate::Origin::Client)).unwrap()
 }
 
+/// Appends a batch; one that opens a transaction is verified.
 pub(crate) fn append(log: &Log, batch: Batch) -> Result<Appended, AppendError> {
-    log.append_as_leader(checked(batch.bytes()), LeaderEpoch(0))
+    let checked = checked(batch.bytes());
+    let guard = match batch.producer {
+        Some((id, epoch, sequence)) if batch.transactional => {
+            log.start_verification((ProducerId(id), ProducerEpoch(epoch)), sequence, NOW)
+        }
+        _ => None,
+    };
+    match guard {
+        Some(guard) => log.append_verified(checked, LeaderEpoch(0), guard),
+        None => log.append_as_leader(checked, LeaderEpoch(0)),
+    }
 }
 
 pub(crate) fn end_transaction(log: &Log, producer: (i64, i16), abort: bool) -> Appended {

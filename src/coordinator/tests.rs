@@ -1,0 +1,239 @@
+//! Groups on a real log: what is committed comes back when the log is loaded again.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{
+    clock,
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch},
+    topic::{GROUP_METADATA_TOPIC, TopicPartition},
+};
+use group_coordinator::{
+    action::Reply,
+    config::GroupConfig,
+    event::{CommitRequest, Event, GroupMember, OffsetToCommit, ReplyTo},
+};
+use partition::leader::Leadership;
+use record::{
+    batch::TimestampType,
+    compression::{BrokerCompression, Compression},
+};
+use replication::{
+    partition::Partition,
+    replica_manager::{LeaderAndIsr, ReplicaManager},
+    topic_settings::TopicSettings,
+};
+use storage::{
+    log_config::LogConfig,
+    log_manager::{Intervals, LogManager, LogManagerOptions},
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    groups::{Groups, Request},
+    log::{CoordinatorLog, LogRecord},
+    registry::{Coordinators, NotHere},
+    shard::{AppendFailure, Shard},
+};
+
+const LOCAL: BrokerId = BrokerId(1);
+
+/// A broker that hosts one partition of the groups' topic.
+struct Broker {
+    _folder: tempfile::TempDir,
+    replicas: ReplicaManager,
+}
+
+impl Broker {
+    fn new() -> Broker {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let options = LogManagerOptions {
+            directories: vec![folder.path().to_owned()],
+            failed: Vec::new(),
+            default_config: Arc::new(LogConfig::default()),
+            topic_configs: Default::default(),
+            threads: 1,
+            intervals: Intervals::default(),
+            seed: 1,
+            now: clock::wall_clock(),
+        };
+        let logs = LogManager::open(options, &Default::default()).expect("logs that open");
+        Broker { _folder: folder, replicas: ReplicaManager::new(LOCAL, Arc::new(logs)) }
+    }
+
+    /// Leads the partition in an epoch, with these in-sync replicas.
+    fn lead(&self, epoch: i32, isr: &[i32]) -> Arc<Partition> {
+        let brokers: Vec<BrokerId> = isr.iter().map(|id| BrokerId(*id)).collect();
+        let word = LeaderAndIsr {
+            topic_partition: TopicPartition::new(GROUP_METADATA_TOPIC, 0),
+            topic_id: None,
+            leader: LOCAL,
+            leadership: Leadership {
+                epoch: LeaderEpoch(epoch),
+                partition_epoch: PartitionEpoch(epoch),
+                replicas: brokers.clone(),
+                isr: brokers,
+            },
+            is_new: epoch == 0,
+        };
+        self.replicas.apply(word, &|_| settings()).expect("a partition to lead");
+        self.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it was just made")
+    }
+}
+
+fn settings() -> Arc<TopicSettings> {
+    Arc::new(TopicSettings {
+        log: Arc::new(LogConfig { compact: true, delete: false, ..LogConfig::default() }),
+        timestamp_type: TimestampType::CreateTime,
+        timestamp_before_max_ms: i64::MAX,
+        timestamp_after_max_ms: i64::MAX,
+        compression: BrokerCompression::Producer,
+        message_bytes_max: 1 << 20,
+        in_sync_replicas_min: 1,
+        down_conversion: true,
+    })
+}
+
+fn code(failure: &AppendFailure) -> ErrorCode {
+    match failure {
+        AppendFailure::TimedOut => ErrorCode::RequestTimedOut,
+        AppendFailure::Lost | AppendFailure::Refused(_) => ErrorCode::NotLeaderOrFollower,
+    }
+}
+
+fn groups() -> Groups {
+    let config =
+        GroupConfig { append_timeout: Duration::from_millis(20), ..GroupConfig::default() };
+    Groups::new(config, code)
+}
+
+fn log(partition: &Arc<Partition>) -> CoordinatorLog {
+    CoordinatorLog::new(partition.clone(), partition.leader_epoch(), Compression::None)
+}
+
+fn load(partition: &Arc<Partition>) -> (Arc<Shard<Groups>>, u64) {
+    let (effects, _) = mpsc::unbounded_channel();
+    Shard::load(log(partition), groups(), 100, effects).expect("a log that loads")
+}
+
+fn commit(offset: i64) -> impl FnOnce(u64) -> Request {
+    let request = CommitRequest {
+        member: GroupMember {
+            group: "g".to_owned(),
+            generation: -1,
+            member_id: String::new(),
+            group_instance_id: None,
+        },
+        transaction: None,
+        offsets: vec![OffsetToCommit {
+            topic_partition: TopicPartition::new("t", 0),
+            offset: Offset(offset),
+            leader_epoch: LeaderEpoch::NONE,
+            metadata: String::new(),
+            commit_timestamp: clock::wall_clock(),
+            expire_timestamp: None,
+        }],
+    };
+    move |reply| Request::Event(Event::CommitOffsets { request, reply: ReplyTo(reply) })
+}
+
+fn committed(shard: &Shard<Groups>) -> i64 {
+    let fetched = shard.read(|groups| groups.coordinator().fetch_offsets("g", None, false));
+    fetched.first().map_or(-1, |one| one.offset.0)
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_a_load() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let (shard, records) = load(&partition);
+    assert_eq!(records, 0);
+    for offset in 1..=50 {
+        let reply = shard.request(commit(offset)).await;
+        assert_eq!(reply, Ok(Reply::CommitOffsets(vec![ErrorCode::None])));
+    }
+    let (again, records) = load(&partition);
+    assert_eq!((records, committed(&again)), (50, 50));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_passed_over() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let (shard, _) = load(&partition);
+    shard.request(commit(7)).await.expect("an answer");
+    let broken = |key: &'static [u8], value| LogRecord {
+        key: Bytes::from_static(key),
+        value: Some(Bytes::from_static(value)),
+    };
+    let records = [broken(b"\0", b""), broken(b"\0\x01\0\x01g\0\x01t\0\0\0\0", b"\x7f\xff")];
+    log(&partition).append(&records, None).expect("any bytes may be appended");
+    shard.request(commit(8)).await.expect("an answer");
+    let (again, records) = load(&partition);
+    assert_eq!((records, committed(&again)), (4, 8));
+}
+
+#[tokio::test]
+async fn an_offset_counts_once_every_replica_has_it() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1, 2]);
+    let (shard, _) = load(&partition);
+    let stop = CancellationToken::new();
+    let keeper = tokio::spawn(shard.clone().keep(stop.clone()));
+    let reply = shard.request(commit(5));
+    assert_eq!(committed(&shard), -1, "nobody has it yet");
+    partition.follower_fetched(BrokerId(2), partition.log().end_offset());
+    assert_eq!(reply.await, Ok(Reply::CommitOffsets(vec![ErrorCode::None])));
+    assert_eq!(committed(&shard), 5);
+    // The follower is away: the time is up.
+    let reply = shard.request(commit(6)).await;
+    assert_eq!(reply, Ok(Reply::CommitOffsets(vec![ErrorCode::RequestTimedOut])));
+    assert_eq!(committed(&shard), 5);
+    stop.cancel();
+    keeper.await.expect("it ends by itself");
+}
+
+#[tokio::test]
+async fn who_waits_at_a_shard_that_closes_is_told() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1, 2]);
+    let (shard, _) = load(&partition);
+    let waiting = shard.request(commit(5));
+    shard.close();
+    assert_eq!(waiting.await, Ok(Reply::CommitOffsets(vec![ErrorCode::NotCoordinator])));
+    assert!(shard.request(commit(6)).await.is_err(), "closed is closed");
+}
+
+#[tokio::test]
+async fn a_coordinator_answers_from_its_election_to_its_resignation() {
+    let broker = Broker::new();
+    let partition = broker.lead(3, &[1]);
+    let (effects, _) = mpsc::unbounded_channel();
+    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let state = || coordinators.get(0).map(|_| ());
+    assert_eq!(state(), Err(NotHere::NotCoordinator));
+    coordinators.elect(log(&partition), Box::new(groups));
+    while state() == Err(NotHere::Loading) {
+        tokio::task::yield_now().await;
+    }
+    let shard = coordinators.get(0).expect("loaded");
+    coordinators.elect(log(&partition), Box::new(groups));
+    let same = coordinators.get(0).expect("still there");
+    assert!(Arc::ptr_eq(&shard, &same), "the same epoch changes nothing");
+    coordinators.resign(0);
+    assert_eq!(state(), Err(NotHere::NotCoordinator));
+    coordinators.stop();
+    assert_eq!(state(), Err(NotHere::Stopping));
+}
+
+#[tokio::test]
+async fn an_append_of_an_epoch_that_is_over_is_refused() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let (shard, _) = load(&partition);
+    broker.lead(1, &[1]);
+    let reply = shard.request(commit(5)).await;
+    assert_eq!(reply, Ok(Reply::CommitOffsets(vec![ErrorCode::NotCoordinator])));
+}
