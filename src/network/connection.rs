@@ -120,7 +120,7 @@ impl fmt::Display for JavaAddress {
 }
 
 /// A host as Java prints it in `InetAddress.toString` without a name: `/127.0.0.1`.
-pub(crate) struct JavaHost(pub(crate) IpAddr);
+pub struct JavaHost(pub IpAddr);
 
 impl fmt::Display for JavaHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,9 @@ use common::{
     config::broker::BrokerConfig,
     error_code::ErrorCode,
     ids::{BrokerId, LeaderEpoch},
+    java_hash::coordinator_partition,
     properties::Properties,
+    topic::TRANSACTION_STATE_TOPIC,
 };
 use metadata::cache::MetadataCache;
 use network::service::{Request, Service, Step};
@@ -21,8 +23,8 @@ use storage::log_manager::LogManager;
 use zk::store::ZkStore;
 
 use crate::{
-    controller::ControllerHandle, handlers, metrics::BrokerMetrics, producer_ids::ProducerIds,
-    topic_configs::TopicConfigs,
+    controller::ControllerHandle, groups::BrokerGroups, handlers, metrics::BrokerMetrics,
+    producer_ids::ProducerIds, topic_configs::TopicConfigs, transactions::BrokerTransactions,
 };
 
 /// A running broker, as its handlers see it. Never changes but through what it holds.
@@ -37,6 +39,8 @@ pub(crate) struct Broker {
     pub topic_configs: Arc<TopicConfigs>,
     pub fetch_sessions: SessionCache,
     pub producer_ids: ProducerIds,
+    pub groups: Arc<BrokerGroups>,
+    pub transactions: Arc<BrokerTransactions>,
     pub controller: ControllerHandle,
     pub metrics: BrokerMetrics,
     /// Version of the `/feature` znode; -1 where it was never seen.
@@ -85,6 +89,15 @@ impl Broker {
     /// Version of the `/feature` znode, which ApiVersions tells.
     pub(crate) fn features_epoch(&self) -> i64 {
         self.features_epoch.load(Ordering::Relaxed)
+    }
+
+    /// The partition of `__transaction_state` that a transactional id belongs to.
+    pub(crate) fn transaction_partition_of(&self, transactional_id: &str) -> i32 {
+        let snapshot = self.metadata.load();
+        let known = snapshot.topic(TRANSACTION_STATE_TOPIC).map(|topic| topic.partition_count());
+        let count = known.and_then(|count| i32::try_from(count).ok());
+        let count = count.unwrap_or(self.config.transaction_state_log_num_partitions);
+        coordinator_partition(transactional_id, count)
     }
 
     /// A number for a fetch session.

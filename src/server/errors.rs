@@ -1,6 +1,7 @@
 //! The one place where what went wrong becomes a code of the protocol. Source: `Errors.forException`.
 
 use common::{error_code::ErrorCode, topic::TopicPartition};
+use coordinator::{log::CoordinatorAppendError, shard::AppendFailure};
 use record::{
     batch::BatchError, convert::ConvertError, produce_version::ProduceVersionError,
     validate::ValidationError,
@@ -65,14 +66,67 @@ pub(crate) fn of_unreadable_batch(error: BatchError) -> Refusal {
     Refusal { message: Some(error.to_string()), ..Refusal::of(ErrorCode::CorruptMessage) }
 }
 
-/// Records of a transaction that nobody vouches for, since there is no coordinator yet. Retriable; as Kafka answers while it
-/// cannot reach the coordinator. Source: KIP-890.
-pub(crate) fn unverified_transaction() -> Refusal {
-    let message = format!(
-        "Unable to verify the partition has been added to the transaction. Underlying error: {}",
-        ErrorCode::CoordinatorNotAvailable
-    );
-    Refusal { message: Some(message), ..Refusal::of(ErrorCode::NotEnoughReplicas) }
+/// The code for clients that do not know PRODUCER_FENCED.
+pub(crate) fn without_producer_fenced(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        error => error,
+    }
+}
+
+/// What the writer of a transaction sees of its coordinator's answer about a partition.
+/// Source: `AddPartitionsToTxnManager`.
+pub(crate) fn of_verification(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        ErrorCode::ClusterAuthorizationFailed => ErrorCode::InvalidTxnState,
+        error => error,
+    }
+}
+
+/// The code for clients that do not know TRANSACTION_ABORTABLE.
+pub(crate) fn without_abortable(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::TransactionAbortable => ErrorCode::InvalidTxnState,
+        error => error,
+    }
+}
+
+/// A produce whose partition is not known to be part of the transaction. Source: `ReplicaManager.handleProduceAppend`.
+pub(crate) fn of_produce_verification(error: ErrorCode) -> Refusal {
+    match error {
+        ErrorCode::InvalidTxnState => {
+            let message = Some("Partition was not added to the transaction".to_owned());
+            Refusal { message, ..Refusal::of(error) }
+        }
+        // Older clients do not try again after these; they do after this one, without asking for metadata.
+        ErrorCode::ConcurrentTransactions
+        | ErrorCode::NetworkException
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => {
+            let message = format!(
+                "Unable to verify the partition has been added to the transaction. Underlying error: {}",
+                error.name()
+            );
+            Refusal { message: Some(message), ..Refusal::of(ErrorCode::NotEnoughReplicas) }
+        }
+        error => Refusal::of(error),
+    }
+}
+
+/// A commit of offsets whose group's partition is not known to be part of the transaction.
+/// Source: `GroupMetadataManager.maybeConvertOffsetCommitError`.
+pub(crate) fn of_offset_verification(error: ErrorCode) -> ErrorCode {
+    match error {
+        // Clients try again, and do not look for the coordinator.
+        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::NotEnoughReplicasAfterAppend => ErrorCode::CoordinatorNotAvailable,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError => ErrorCode::NotCoordinator,
+        error => error,
+    }
 }
 
 /// Records that the version of a produce request may not carry.
@@ -112,6 +166,21 @@ pub(crate) fn of_validation(error: &ValidationError, partition: &TopicPartition)
     }
 }
 
+/// Records of a coordinator that are not committed: the code that a producer would get.
+pub(crate) fn of_coordinator_append(failure: &AppendFailure) -> ErrorCode {
+    match failure {
+        AppendFailure::TimedOut => ErrorCode::RequestTimedOut,
+        AppendFailure::Lost => ErrorCode::NotLeaderOrFollower,
+        AppendFailure::Refused(CoordinatorAppendError::Build(_)) => ErrorCode::RecordListTooLarge,
+        AppendFailure::Refused(CoordinatorAppendError::Refused(error)) => match error {
+            ValidationError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            ValidationError::Corrupt(_) => ErrorCode::CorruptMessage,
+            _ => ErrorCode::UnknownServerError,
+        },
+        AppendFailure::Refused(CoordinatorAppendError::Produce(error)) => of_produce(error).code,
+    }
+}
+
 /// A produce that is refused.
 pub(crate) fn of_produce(error: &ProduceError) -> Refusal {
     match error {
@@ -129,8 +198,11 @@ fn of_append(error: &AppendError) -> Refusal {
             let code = match error {
                 ProducerError::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
                 ProducerError::OutOfOrderSequence { .. }
-                | ProducerError::NewEpochSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
-                ProducerError::ExpectedTransactional { .. } => ErrorCode::InvalidTxnState,
+                | ProducerError::NewEpochSequence { .. }
+                | ProducerError::EarlierSequenceWaits { .. } => ErrorCode::OutOfOrderSequenceNumber,
+                ProducerError::ExpectedTransactional { .. } | ProducerError::NotVerified => {
+                    ErrorCode::InvalidTxnState
+                }
                 ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
             };
             Refusal::of(code).telling_log_start()

@@ -1,24 +1,44 @@
 //! From a request to its handler: decode, call, encode. One line per API, one file per handler.
 
+pub(crate) mod add_offsets_to_txn;
+pub(crate) mod add_partitions_to_txn;
 pub(crate) mod alter_configs;
 pub(crate) mod api_versions;
+pub(crate) mod committed;
 pub(crate) mod config_resources;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
+pub(crate) mod delete_groups;
 pub(crate) mod delete_records;
 pub(crate) mod delete_topics;
 pub(crate) mod describe_cluster;
 pub(crate) mod describe_configs;
+pub(crate) mod describe_groups;
 pub(crate) mod describe_log_dirs;
+pub(crate) mod describe_producers;
+pub(crate) mod describe_transactions;
+pub(crate) mod end_txn;
 pub(crate) mod fetch;
 pub(crate) mod fetch_response;
 pub(crate) mod find_coordinator;
+pub(crate) mod heartbeat;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+pub(crate) mod join_group;
+pub(crate) mod leave_group;
+pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
+pub(crate) mod list_transactions;
 pub(crate) mod metadata;
+pub(crate) mod offset_commit;
+pub(crate) mod offset_delete;
+pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod produce_verification;
+pub(crate) mod sync_group;
+pub(crate) mod txn_offset_commit;
+pub(crate) mod write_txn_markers;
 
 use std::{
     future::Future,
@@ -49,6 +69,8 @@ use crate::{
 pub(crate) const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
 /// Every operation of a topic.
 pub(crate) const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
+/// Every operation of a group.
+pub(crate) const GROUP_OPERATIONS: i32 = bits(&[3, 6, 8]);
 /// The bit field where the request did not ask for it.
 pub(crate) const OPERATIONS_UNSET: i32 = i32::MIN;
 
@@ -99,7 +121,49 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
         }
         ApiKey::FindCoordinator => {
             let request = decode(&ctx, body)?;
-            Step::Reply(respond(&ctx, &find_coordinator::handle(&ctx, request)))
+            run(
+                async move { respond(&ctx, &find_coordinator::handle(&broker, &ctx, request).await) },
+            )
+        }
+        ApiKey::JoinGroup => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &join_group::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::SyncGroup => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &sync_group::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::Heartbeat => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &heartbeat::handle(&broker, request).await) })
+        }
+        ApiKey::LeaveGroup => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &leave_group::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::OffsetCommit => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &offset_commit::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::OffsetFetch => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &offset_fetch::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::OffsetDelete => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &offset_delete::handle(&broker, request).await) })
+        }
+        ApiKey::DescribeGroups => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &describe_groups::handle(&broker, &ctx, request)))
+        }
+        ApiKey::ListGroups => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &list_groups::handle(&broker, &ctx, request)))
+        }
+        ApiKey::DeleteGroups => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &delete_groups::handle(&broker, request).await) })
         }
         ApiKey::ApiVersions => {
             let request = decode(&ctx, body)?;
@@ -157,6 +221,44 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
                 async move { respond(&ctx, &init_producer_id::handle(&broker, &ctx, request).await) },
             )
         }
+        ApiKey::AddPartitionsToTxn => {
+            let request = decode(&ctx, body)?;
+            run(async move {
+                respond(&ctx, &add_partitions_to_txn::handle(&broker, &ctx, request).await)
+            })
+        }
+        ApiKey::AddOffsetsToTxn => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &add_offsets_to_txn::handle(&broker, &ctx, request).await) },
+            )
+        }
+        ApiKey::EndTxn => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &end_txn::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::WriteTxnMarkers => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &write_txn_markers::handle(&broker, request).await) })
+        }
+        ApiKey::TxnOffsetCommit => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &txn_offset_commit::handle(&broker, &ctx, request).await) },
+            )
+        }
+        ApiKey::DescribeProducers => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &describe_producers::handle(&broker, request)))
+        }
+        ApiKey::DescribeTransactions => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &describe_transactions::handle(&broker, request)))
+        }
+        ApiKey::ListTransactions => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &list_transactions::handle(&broker, request)))
+        }
         _ => return Err(format!("{} has no handler", ctx.api)),
     })
 }
@@ -192,6 +294,16 @@ pub(crate) fn respond<T: Encodable>(ctx: &RequestContext, response: &T) -> Respo
 /// Text as the codec wants it.
 pub(crate) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
+}
+
+/// Text that may be null, as the codec wants it.
+pub(crate) fn optional_text(text: Option<&str>) -> Option<StrBytes> {
+    text.map(self::text)
+}
+
+/// Text of the codec's that may be null.
+pub(crate) fn text_of(text: Option<&StrBytes>) -> Option<String> {
+    text.map(|text| text.to_string())
 }
 
 /// Whether a text is longer than any version can carry. Kafka finds out when it has done what was asked and writes the

@@ -12,7 +12,7 @@ use std::{
 use common::{
     error_code::ErrorCode,
     ids::{BrokerEpoch, ControllerEpoch, LeaderEpoch},
-    topic::TopicPartition,
+    topic::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition},
 };
 use controller::request::{self, Body, BrokerRequest, DURING_DELETE};
 use metadata::cache::MetadataCache;
@@ -28,7 +28,9 @@ use zk::store::ZkStore;
 
 use crate::{
     controller::channels::{Answer, ToBroker},
+    groups::BrokerGroups,
     topic_configs::TopicConfigs,
+    transactions::BrokerTransactions,
 };
 
 /// What the requests change. Owned by one task.
@@ -36,6 +38,8 @@ pub(crate) struct ReplicaRequests {
     pub replicas: Arc<ReplicaManager>,
     pub metadata: Arc<MetadataCache>,
     pub topic_configs: Arc<TopicConfigs>,
+    pub groups: Arc<BrokerGroups>,
+    pub transactions: Arc<BrokerTransactions>,
     pub zk: Arc<dyn ZkStore>,
     /// The epoch of this broker's registration.
     pub broker_epoch: Arc<AtomicI64>,
@@ -76,6 +80,9 @@ impl ReplicaRequests {
             Body::LeaderAndIsr(told) => self.lead_and_follow(told).await,
             Body::UpdateMetadata(update) => {
                 let gone = self.metadata.apply(&update);
+                if !gone.is_empty() {
+                    self.groups.partitions_deleted(&gone);
+                }
                 for partition in &gone {
                     if self.metadata.load().topic(&partition.topic).is_none() {
                         self.topic_configs.remove(&partition.topic);
@@ -130,8 +137,25 @@ impl ReplicaRequests {
             each.collect::<Vec<_>>()
         });
         match applied.await {
-            Ok(partitions) => Answer { error: ErrorCode::None, partitions },
+            Ok(partitions) => {
+                for (name, _) in &partitions {
+                    self.notify_coordinator(name);
+                }
+                Answer { error: ErrorCode::None, partitions }
+            }
             Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
+        }
+    }
+
+    /// A coordinator takes office where this broker leads its partition, and leaves where it does not.
+    fn notify_coordinator(&self, name: &TopicPartition) {
+        let led = self.replicas.get(&name.topic, name.partition).filter(|known| known.is_leader());
+        match (&*name.topic, led) {
+            (GROUP_METADATA_TOPIC, Some(partition)) => self.groups.elect(partition),
+            (GROUP_METADATA_TOPIC, None) => self.groups.resign(name.partition),
+            (TRANSACTION_STATE_TOPIC, Some(partition)) => self.transactions.elect(partition),
+            (TRANSACTION_STATE_TOPIC, None) => self.transactions.resign(name.partition),
+            _ => {}
         }
     }
 
@@ -149,7 +173,12 @@ impl ReplicaRequests {
             partitions
         });
         match stopped.await {
-            Ok(partitions) => Answer { error: ErrorCode::None, partitions },
+            Ok(partitions) => {
+                for (name, _) in &partitions {
+                    self.notify_coordinator(name);
+                }
+                Answer { error: ErrorCode::None, partitions }
+            }
             Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
         }
     }

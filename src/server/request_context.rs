@@ -19,3 +19,10 @@ pub(crate) struct RequestContext {
     /// Where it came from, and by which listener.
     pub connection: Arc<Connection>,
 }
+
+impl RequestContext {
+    /// The client's address as Java prints it, such as `/127.0.0.1`.
+    pub(crate) fn java_peer(&self) -> String {
+        network::connection::JavaHost(self.connection.peer.ip()).to_string()
+    }
+}

@@ -45,6 +45,7 @@ use zk::{
 use crate::{
     broker::{Broker, Requests},
     controller, dynamic_config,
+    groups::BrokerGroups,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
     producer_ids::ProducerIds,
@@ -52,6 +53,7 @@ use crate::{
     replica_requests::ReplicaRequests,
     session_file::SessionFile,
     topic_configs::TopicConfigs,
+    transactions::{self, BrokerTransactions},
     watch,
 };
 
@@ -169,6 +171,9 @@ impl Running {
 
     /// Stops: clients first, then the controller's term, then the logs, then the session and with it the znodes.
     pub async fn stop(self) {
+        // Members that wait in a rebalance are told; else the drain would wait for them.
+        self.broker.groups.stop();
+        self.broker.transactions.stop();
         self.network.stop(DRAIN_AT_MOST).await;
         self.stop.cancel();
         let deadline = clock::now() + TASKS_AT_MOST;
@@ -252,7 +257,13 @@ async fn start(
     };
     registrar.register().await?;
 
+    let groups = Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), stop.clone()));
+    let (transactions, effects) =
+        BrokerTransactions::new(id, config.clone(), metadata.clone(), stop.clone());
+    let transactions = Arc::new(transactions);
     let requests = ReplicaRequests {
+        groups: groups.clone(),
+        transactions: transactions.clone(),
         replicas: replicas.clone(),
         metadata: metadata.clone(),
         topic_configs: topic_configs.clone(),
@@ -277,12 +288,15 @@ async fn start(
         tokio::spawn(registrar.keep(changes, stop.clone())),
         tokio::spawn(requests.serve(from_controller, stop.clone())),
         tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
+        tokio::spawn(groups.clone().expire_offsets(stop.clone())),
     ];
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
     let broker = Arc::new(Broker {
         id,
         cluster_id,
         producer_ids: ProducerIds::start(zk.clone(), id),
+        groups,
+        transactions,
         zk,
         logs: logs.clone(),
         replicas,
@@ -295,6 +309,7 @@ async fn start(
         config,
     });
     tasks.push(tokio::spawn(watch::features(broker.clone(), stop.clone())));
+    tasks.push(tokio::spawn(transactions::carry_out(broker.clone(), effects, stop.clone())));
     let background = Background::start(logs).map_err(StartError::Thread)?;
     network.start(Arc::new(Requests(broker.clone())))?;
     info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");

@@ -44,9 +44,13 @@ pub(crate) fn log_config(broker: &BrokerConfig, topic: &TopicConfig) -> LogConfi
         file_delete_delay_ms: topic.file_delete_delay_ms,
         delete: topic.delete,
         compact: topic.compact,
+        min_cleanable_dirty_ratio: topic.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms: topic.min_compaction_lag_ms,
         max_compaction_lag_ms: topic.max_compaction_lag_ms,
+        delete_retention_ms: topic.delete_retention_ms,
         preallocate: topic.preallocate,
         producer_id_expiration_ms: i64::from(broker.producer_id_expiration_ms),
+        verify_transactions: broker.transaction_partition_verification_enable,
         producers_max: PRODUCERS_PER_LOG_MAX,
     }
 }

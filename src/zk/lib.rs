@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod changes;
 pub mod configs;
+pub mod consumer_offsets;
 pub mod documents;
 pub mod election;
 pub mod error;

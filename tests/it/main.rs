@@ -10,5 +10,6 @@ mod deviations;
 mod sessions;
 mod shell_scripts;
 mod tidy;
+mod transactions;
 mod transcripts;
 mod zk_conformance;

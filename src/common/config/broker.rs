@@ -202,6 +202,7 @@ broker_config! {
     log_cleaner_backoff_ms: i64 = "log.cleaner.backoff.ms",
 
     offset_metadata_max_bytes: i32 = "offset.metadata.max.bytes",
+    offsets_load_buffer_size: i32 = "offsets.load.buffer.size",
     offsets_topic_replication_factor: i16 = "offsets.topic.replication.factor",
     offsets_topic_num_partitions: i32 = "offsets.topic.num.partitions",
     offsets_topic_segment_bytes: i32 = "offsets.topic.segment.bytes",
@@ -218,7 +219,13 @@ broker_config! {
     transaction_state_log_replication_factor: i16 = "transaction.state.log.replication.factor",
     transaction_state_log_num_partitions: i32 = "transaction.state.log.num.partitions",
     transaction_state_log_segment_bytes: i32 = "transaction.state.log.segment.bytes",
+    transaction_state_log_load_buffer_size: i32 = "transaction.state.log.load.buffer.size",
+    transaction_partition_verification_enable: bool = "transaction.partition.verification.enable",
     transaction_max_timeout_ms: i32 = "transaction.max.timeout.ms",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 =
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    transaction_remove_expired_transaction_cleanup_interval_ms: i32 =
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
     transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
     producer_id_expiration_ms: i32 = "producer.id.expiration.ms",
     producer_id_expiration_check_interval_ms: i32 = "producer.id.expiration.check.interval.ms",

@@ -1,40 +1,74 @@
-//! InitProducerId (API key 22): gives an idempotent producer its id. Transactional ids have no coordinator yet.
-//! Source: `TransactionCoordinator.handleInitProducerId`, KIP-98, KIP-360.
+//! InitProducerId (API key 22): gives a producer its id and epoch; a transactional one gets them from the coordinator of
+//! its transactional id. Source: `TransactionCoordinator.handleInitProducerId`, KIP-98, KIP-360.
 
-use common::error_code::ErrorCode;
+use common::{
+    error_code::ErrorCode,
+    ids::{ProducerEpoch, ProducerId},
+};
 use kafka_protocol::messages::{self, InitProducerIdRequest, InitProducerIdResponse};
+use transaction_coordinator::{action::Reply, event::Event};
 
-use crate::{broker::Broker, request_context::RequestContext};
+use crate::{broker::Broker, errors, request_context::RequestContext};
 
-/// Stands for "none" in both fields of an id and its epoch.
-const NONE: i64 = -1;
+/// First version that says who the producer believes to be.
+const EXPECTATION: i16 = 3;
+/// First version that knows PRODUCER_FENCED.
+const FENCED: i16 = 4;
+
+/// A producer: its id and its epoch.
+type Producer = (ProducerId, ProducerEpoch);
 
 pub(crate) async fn handle(
     broker: &Broker,
     ctx: &RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    let refused = |error: ErrorCode| {
-        InitProducerIdResponse::default()
-            .with_error_code(error.code())
-            .with_producer_id(messages::ProducerId(NONE))
-            .with_producer_epoch(-1)
+    let (error, (producer_id, producer_epoch)) = match init(broker, ctx, &request).await {
+        Ok(producer) => (ErrorCode::None, producer),
+        Err(error) => (error, (ProducerId::NONE, ProducerEpoch::NONE)),
     };
-    let has_id = ctx.api_version >= 3 && request.producer_id.0 != NONE;
-    let has_epoch = ctx.api_version >= 3 && i64::from(request.producer_epoch) != NONE;
-    if has_id != has_epoch {
-        return refused(ErrorCode::InvalidRequest);
+    let error = match ctx.api_version {
+        FENCED.. => error,
+        _ => errors::without_producer_fenced(error),
+    };
+    InitProducerIdResponse::default()
+        .with_error_code(error.code())
+        .with_producer_id(messages::ProducerId(producer_id.0))
+        .with_producer_epoch(producer_epoch.0)
+}
+
+async fn init(
+    broker: &Broker,
+    ctx: &RequestContext,
+    request: &InitProducerIdRequest,
+) -> Result<Producer, ErrorCode> {
+    let given = (ProducerId(request.producer_id.0), ProducerEpoch(request.producer_epoch));
+    let expected = match given {
+        _ if ctx.api_version < EXPECTATION => None,
+        (ProducerId::NONE, ProducerEpoch::NONE) => None,
+        (ProducerId::NONE, _) | (_, ProducerEpoch::NONE) => return Err(ErrorCode::InvalidRequest),
+        given => Some(given),
+    };
+    let Some(transactional_id) = &request.transactional_id else {
+        return Ok((broker.producer_ids.next().await?, ProducerEpoch(0)));
+    };
+    let timeout_ms = request.transaction_timeout_ms;
+    let is_possible = 0 < timeout_ms && timeout_ms <= broker.config.transaction_max_timeout_ms;
+    if !transactional_id.is_empty() && !is_possible {
+        // Kafka looks at this before it looks whether it coordinates the id.
+        return Err(ErrorCode::InvalidTransactionTimeout);
     }
-    match request.transactional_id.as_ref().map(|id| id.as_str()) {
-        None => {}
-        Some("") => return refused(ErrorCode::InvalidRequest),
-        // What a broker says that does not coordinate the id: clients look for one that does, and wait.
-        Some(_) => return refused(ErrorCode::NotCoordinator),
-    }
-    match broker.producer_ids.next().await {
-        Ok(id) => InitProducerIdResponse::default()
-            .with_producer_id(messages::ProducerId(id.0))
-            .with_producer_epoch(0),
-        Err(error) => refused(error),
+    let event = |transactional_id, reply| Event::InitProducerId {
+        transactional_id,
+        timeout_ms,
+        expected,
+        reply,
+    };
+    match broker.transactions.ask(transactional_id, event).await? {
+        Reply::InitProducerId { error: ErrorCode::None, producer_id, producer_epoch } => {
+            Ok((producer_id, producer_epoch))
+        }
+        Reply::InitProducerId { error, .. } => Err(error),
+        _ => Err(ErrorCode::UnknownServerError),
     }
 }

@@ -14,6 +14,7 @@ use common::{
     ids::{BrokerId, LeaderEpoch, Offset},
     topic,
 };
+use futures_util::FutureExt;
 use kafka_protocol::messages::{
     self, ProduceRequest, ProduceResponse, TopicName,
     produce_request::PartitionProduceData,
@@ -23,17 +24,22 @@ use kafka_protocol::messages::{
 };
 use network::service::{Response, Step};
 use record::{
-    batch::{Batch, BatchError, Batches, LOG_OVERHEAD},
+    batch::{BatchError, Batches, LOG_OVERHEAD},
     entry::LENGTH_UP_TO_MAGIC,
     produce_version::{self, ProduceVersionError},
     validate::{self, Rules, Work},
 };
 use replication::partition::{ChangeWaiter, Partition};
+use storage::verification::VerificationGuard;
 
 use crate::{
     broker::Broker,
     errors::{self, Refusal},
-    handlers::{self, respond, text},
+    handlers::{
+        self,
+        produce_verification::{self, Verdict},
+        respond, text,
+    },
     request_context::RequestContext,
 };
 
@@ -54,6 +60,14 @@ struct Outcome {
     log_start_offset: Offset,
 }
 
+/// What a client sends for a partition.
+#[derive(Clone, Copy)]
+struct Produced<'a> {
+    topic: &'a TopicName,
+    data: &'a PartitionProduceData,
+    guard: Option<VerificationGuard>,
+}
+
 struct Written {
     first_offset: Offset,
     /// Where acks=all waits for the high watermark.
@@ -63,38 +77,101 @@ struct Written {
     partition: Arc<Partition>,
 }
 
-/// Appends at once; the wait for acks, if any, is what is left.
+/// Appends at once; the wait for acks, if any, is what is left. The first batch of a transaction may have to wait for the
+/// transaction's coordinator before; what comes after it on the connection waits as well.
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
-    let acks = request.acks;
-    let mut outcomes = Vec::new();
+    let how = How {
+        acks: request.acks,
+        timeout: Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0)),
+    };
     let (names, named) = without_repeats(&request);
     let refused = refusal_of_all(&request);
     let refused = refused.or_else(|| refusal_of_old(broker, &ctx, &names, &named));
-    for (topic, data) in named {
+    let begun = match refused {
+        Some(refusal) => Err(refusal),
+        None => produce_verification::begin(broker, &ctx, &request, &names, &named),
+    };
+    let (mut verdicts, question) =
+        begun.unwrap_or_else(|refusal| (vec![Verdict::Refused(refusal); named.len()], None));
+    if let Some(question) = question {
+        let asked = broker.clone();
+        let mut answer = Box::pin(async move { question.ask(&asked).await });
+        let Some(refused) = answer.as_mut().now_or_never() else {
+            let named: Vec<_> =
+                named.iter().map(|(topic, data)| (*topic, (*data).clone())).collect();
+            let broker = broker.clone();
+            let later = async move {
+                produce_verification::refuse(&mut verdicts, answer.await);
+                let named = named.iter().map(|(topic, data)| (*topic, data));
+                let outcomes = append_all(&broker, &ctx, how.acks, &names, named, verdicts);
+                finish(&broker, &ctx, how, &names, outcomes).await
+            };
+            return Step::Wait { overlap: false, reply: Box::pin(later) };
+        };
+        produce_verification::refuse(&mut verdicts, refused);
+    }
+    let outcomes = append_all(broker, &ctx, how.acks, &names, named.into_iter(), verdicts);
+    if how.acks == 0 {
+        return finish_without_reply(&ctx, &names, &outcomes);
+    }
+    if how.acks == 1 || outcomes.iter().all(is_decided) {
+        return Step::Reply(reply(broker, &ctx, &names, outcomes));
+    }
+    let broker = broker.clone();
+    let wait = async move { finish(&broker, &ctx, how, &names, outcomes).await };
+    Step::Wait { overlap: true, reply: Box::pin(wait) }
+}
+
+/// What the client wants to wait for.
+#[derive(Clone, Copy)]
+struct How {
+    acks: i16,
+    timeout: Duration,
+}
+
+fn append_all<'a>(
+    broker: &Broker,
+    ctx: &RequestContext,
+    acks: i16,
+    names: &[TopicName],
+    named: impl Iterator<Item = (usize, &'a PartitionProduceData)>,
+    verdicts: Vec<Verdict>,
+) -> Vec<Outcome> {
+    let each = named.zip(verdicts).map(|((topic, data), verdict)| {
         let mut outcome = Outcome {
             topic,
             index: data.index,
-            result: Err(refused.clone().unwrap_or(Refusal::of(ErrorCode::None))),
+            result: Err(Refusal::of(ErrorCode::None)),
             log_start_offset: Offset::NONE,
         };
-        if refused.is_none() {
-            append(broker, &ctx, acks, &names[topic], data, &mut outcome);
+        match verdict {
+            Verdict::Refused(refusal) => outcome.result = Err(refusal),
+            Verdict::Append(guard) => {
+                let batch = Produced { topic: &names[topic], data, guard };
+                append(broker, ctx, acks, batch, &mut outcome);
+            }
         }
-        outcomes.push(outcome);
+        outcome
+    });
+    each.collect()
+}
+
+/// Waits for acks, and answers.
+async fn finish(
+    broker: &Broker,
+    ctx: &RequestContext,
+    how: How,
+    names: &[TopicName],
+    mut outcomes: Vec<Outcome>,
+) -> Response {
+    if how.acks == 0 {
+        // The connection is not closed where something failed: by now other requests may be under way on it.
+        return Response::none();
     }
-    if acks == 0 {
-        return finish_without_reply(&ctx, &names, &outcomes);
+    if how.acks == -1 {
+        wait_for_acks(&mut outcomes, how.timeout).await;
     }
-    if acks == 1 || outcomes.iter().all(is_decided) {
-        return Step::Reply(reply(broker, &ctx, &names, outcomes));
-    }
-    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    let broker = broker.clone();
-    let wait = async move {
-        wait_for_acks(&mut outcomes, timeout).await;
-        reply(&broker, &ctx, &names, outcomes)
-    };
-    Step::Wait { overlap: true, reply: Box::pin(wait) }
+    reply(broker, ctx, names, outcomes)
 }
 
 /// Why nothing of the request is looked at: the first batch of each partition is asked whether it is transactional, and
@@ -151,12 +228,6 @@ fn refusal_of_old(
     unreadable.map(errors::of_unreadable_batch)
 }
 
-/// Whether the records would become part of a transaction, which only its coordinator can vouch for.
-fn is_transactional(records: &[u8]) -> bool {
-    let is_part = |batch: Batch| batch.header.is_transactional && batch.header.has_producer();
-    Batches::new(records).flatten().any(is_part)
-}
-
 /// Whether the size of the first batch is so large that Kafka's arithmetic on it fails.
 fn claims_too_much(records: &Bytes) -> bool {
     let size: Option<&[u8; 4]> = records.get(8..LOG_OVERHEAD).and_then(<[u8]>::first_chunk);
@@ -204,13 +275,13 @@ fn append(
     broker: &Broker,
     ctx: &RequestContext,
     acks: i16,
-    topic: &TopicName,
-    data: &PartitionProduceData,
+    produced: Produced<'_>,
     outcome: &mut Outcome,
 ) {
+    let Produced { topic, data, .. } = produced;
     let bytes = data.records.as_ref().map_or(0, Bytes::len) as u64;
     broker.metrics.produce_requests.mark(1);
-    outcome.result = match append_checked(broker, ctx, acks, topic, data) {
+    outcome.result = match append_checked(broker, ctx, acks, produced) {
         Ok(written) => {
             broker.metrics.bytes_in.mark(bytes);
             broker.metrics.messages_in.mark(written.record_count);
@@ -235,8 +306,7 @@ fn append_checked(
     broker: &Broker,
     ctx: &RequestContext,
     acks: i16,
-    topic: &TopicName,
-    data: &PartitionProduceData,
+    Produced { topic, data, guard }: Produced<'_>,
 ) -> Result<Written, Refusal> {
     if broker.metadata.load().partition(topic, data.index).is_none() {
         return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
@@ -244,9 +314,6 @@ fn append_checked(
     let records = data.records.clone().unwrap_or_default();
     let allowed = produce_version::check(ctx.api_version, &records);
     allowed.map_err(|error| errors::of_produce_version(&error))?;
-    if is_transactional(&records) {
-        return Err(errors::unverified_transaction());
-    }
     if !matches!(acks, -1..=1) {
         return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
     }
@@ -268,7 +335,7 @@ fn append_checked(
         checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()))?;
     let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
     let record_count = u64::from(checked.record_count().unsigned_abs());
-    let appended = partition.append_as_leader(checked, in_sync_min);
+    let appended = partition.append_as_leader(checked, in_sync_min, guard);
     let appended = appended.map_err(|error| errors::of_produce(&error))?;
     Ok(Written {
         first_offset: appended.first_offset,

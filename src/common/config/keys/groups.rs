@@ -8,21 +8,14 @@ use crate::config::validate::Valid::{AtLeast, ListOf};
 pub(super) const KEYS: &[ConfigKey] = &[
     int("group.min.session.timeout.ms", Medium)
         .default("6000")
-        .effect(NotYet)
         .doc("smallest session timeout a member may ask"),
     int("group.max.session.timeout.ms", Medium)
         .default("1800000")
-        .effect(NotYet)
         .doc("largest session timeout a member may ask"),
     int("group.initial.rebalance.delay.ms", Medium)
         .default("3000")
-        .effect(NotYet)
         .doc("wait for more members before the first rebalance of an empty group"),
-    int("group.max.size", Medium)
-        .default("2147483647")
-        .valid(AtLeast(1))
-        .effect(NotYet)
-        .doc("members per group"),
+    int("group.max.size", Medium).default("2147483647").valid(AtLeast(1)).doc("members per group"),
     list("group.coordinator.rebalance.protocols", Medium)
         .default("classic")
         .valid(ListOf(&["consumer", "classic", "share", "unknown"]))
@@ -36,46 +29,37 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     int("offset.metadata.max.bytes", High)
         .default("4096")
-        .effect(NotYet)
         .doc("longest metadata string of a committed offset"),
     int("offsets.load.buffer.size", High)
         .default("5242880")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("read chunk when loading offsets (soft limit)"),
     short("offsets.topic.replication.factor", High)
         .default("3")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("replication factor of __consumer_offsets"),
     int("offsets.topic.num.partitions", High)
         .default("50")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("partitions of __consumer_offsets"),
     int("offsets.topic.segment.bytes", High)
         .default("104857600")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("segment size of __consumer_offsets"),
     int("offsets.topic.compression.codec", High)
         .default("0")
-        .effect(NotYet)
         .doc("codec id for offset records (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd)"),
     int("offsets.retention.minutes", High)
         .default("10080")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("keep committed offsets this long after the group is empty or the topic unsubscribed"),
     long("offsets.retention.check.interval.ms", High)
         .default("600000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("period of the offset expiry check"),
     int("offsets.commit.timeout.ms", High)
         .default("5000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("replication wait of an offset commit"),
     short("offsets.commit.required.acks", High)
         .default("-1")

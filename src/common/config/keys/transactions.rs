@@ -1,6 +1,5 @@
 //! Keys of producer ids and transactions.
 
-use crate::config::table::Effect::NotYet;
 use crate::config::table::Importance::{High, Low};
 use crate::config::table::Update::ClusterWide;
 use crate::config::table::{ConfigKey, boolean, int, short};
@@ -10,32 +9,26 @@ pub(super) const KEYS: &[ConfigKey] = &[
     int("transaction.state.log.min.isr", High)
         .default("2")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("min.insync.replicas of __transaction_state"),
     int("transaction.state.log.load.buffer.size", High)
         .default("5242880")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("read chunk when loading txn state (soft limit)"),
     short("transaction.state.log.replication.factor", High)
         .default("3")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("replication factor of __transaction_state"),
     int("transaction.state.log.num.partitions", High)
         .default("50")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("partitions of __transaction_state"),
     int("transaction.state.log.segment.bytes", High)
         .default("104857600")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("segment size of __transaction_state"),
     boolean("transaction.partition.verification.enable", Low)
         .default("true")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("check with the coordinator that a partition belongs to the txn before appending"),
     int("producer.id.expiration.ms", Low)
         .default("86400000")
@@ -50,21 +43,17 @@ pub(super) const KEYS: &[ConfigKey] = &[
     int("transactional.id.expiration.ms", High)
         .default("604800000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("forget idle transactional ids after this long"),
     int("transaction.max.timeout.ms", High)
         .default("900000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("largest transaction timeout a producer may ask"),
     int("transaction.abort.timed.out.transaction.cleanup.interval.ms", Low)
         .default("10000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("period of aborting timed-out transactions"),
     int("transaction.remove.expired.transaction.cleanup.interval.ms", Low)
         .default("3600000")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("period of removing expired transactional ids"),
 ];
