@@ -4,6 +4,7 @@
 //! Workloads are in `tests/bench/workloads.toml`. With `--kafka tests/peer/peer` Kafka 3.9.1 runs beside ours.
 
 mod floors;
+mod groups;
 mod load;
 mod process;
 mod requests;

@@ -33,7 +33,7 @@ pub(crate) fn frame<R: Encodable + HeaderVersion>(key: ApiKey, version: i16, req
     frame.freeze()
 }
 
-fn topic_name(topic: &str) -> TopicName {
+pub(crate) fn topic_name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
 }
 

@@ -44,8 +44,15 @@ impl Drop for KafkaPeer {
     }
 }
 
-/// Both brokers look often for what retention may delete; see `requests::create_topic`.
-const RETENTION: &str = "log.retention.check.interval.ms=1000";
+/// What both brokers are set to. They look often for what retention may delete (see `requests::create_topic`), and a group
+/// does not wait for more members.
+const SETTINGS: &[&str] = &[
+    "log.retention.check.interval.ms=1000",
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.replication.factor=1",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
+];
 
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
@@ -95,8 +102,9 @@ impl Target {
         let zookeeper = Process::start(command, &directory.join("zookeeper.out"))?;
         wait_for(address(zookeeper_port), &listens)?;
         let text = format!(
-            "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{RETENTION}\n",
-            directory.join("data").display()
+            "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{}\n",
+            directory.join("data").display(),
+            SETTINGS.join("\n")
         );
         fs::write(directory.join("server.properties"), text).map_err(|error| error.to_string())?;
         let broker = start_broker(binary, directory)?;
@@ -118,7 +126,9 @@ impl Target {
         let part = |name: &str| directory.join(name).display().to_string();
         run(&["zookeeper", &part("zookeeper"), &zookeeper_port.to_string()])?;
         let connect = format!("127.0.0.1:{zookeeper_port}");
-        run(&["broker", &part("broker"), &port.to_string(), &connect, "1", RETENTION])?;
+        let (directory_of_broker, port_text) = (part("broker"), port.to_string());
+        let broker = ["broker", &directory_of_broker, &port_text, &connect, "1"];
+        run(&[&broker[..], SETTINGS].concat())?;
         let pid = fs::read_to_string(directory.join("broker/pid")).unwrap_or_default();
         let pid = pid.trim().parse().map_err(|_| "no pid of Kafka".to_owned())?;
         let kafka = Some(kafka);

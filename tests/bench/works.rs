@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::{
     Options,
     floors::SENDFILE_BYTES,
+    groups,
     load::{self, Load, Requests, Shape, ask},
     process::{Cpu, Process, cpu_of, cpu_of_threads, memory_of},
     requests::{self, Fetches, Same},
@@ -44,6 +45,9 @@ enum Kind {
     Fetch,
     Metadata,
     ApiVersions,
+    Heartbeat,
+    OffsetCommit,
+    Transaction,
 }
 
 /// What one round showed.
@@ -94,6 +98,9 @@ fn run_all(options: &Options) -> Result<(), String> {
     }
     if wanted("partitions") {
         partitions(options)?;
+    }
+    if wanted("groups") {
+        many_groups(options)?;
     }
     Ok(())
 }
@@ -179,6 +186,7 @@ fn floor(work: &Work, shape: Shape) -> Result<Measured, String> {
         Kind::Fetch => requests::fetch("floor", 0, 0, 1 << 20),
         Kind::Metadata => requests::metadata("floor"),
         Kind::ApiVersions => requests::api_versions(),
+        Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction => groups::commit("floor", "floor"),
     };
     let bytes = if work.kind == Kind::Fetch { SENDFILE_BYTES as u64 } else { frame.len() as u64 };
     median(|| {
@@ -201,6 +209,10 @@ fn measured(
 fn prepare(work: &Work, target: &Target, topic: &str) -> Result<(), String> {
     let ask = |frame: &[u8]| ask(target.address, frame).map_err(|error| error.to_string());
     create(target.address, topic, 1)?;
+    if work.kind == Kind::OffsetCommit {
+        // Until there is a coordinator.
+        groups::ask_until(target.address, &groups::commit("any", topic), groups::committed)?;
+    }
     if work.kind == Kind::Fetch {
         let frame = requests::produce(topic, 0, 1, requests::batch(65_536, 1024));
         for _ in 0..2048 {
@@ -221,6 +233,8 @@ fn measure(
     let produce = requests::produce(topic, 0, 1, batch);
     let produced = produce.len() as u64;
     let metadata = requests::metadata(topic);
+    let prepared = groups_of(work, address, topic, shape.connections)?;
+    let prepared = std::cell::RefCell::new(prepared);
     // 2,048 batches of 63 records were written; each fetch takes about 16 of them.
     let offsets: Vec<i64> = (0..128).map(|at| at * 63 * 16).collect();
     measured(address, pid, shape, &|_| -> Box<dyn Requests> {
@@ -233,8 +247,70 @@ fn measure(
                 let bytes = frame.len() as u64;
                 Same::new(frame, bytes, requests::any)
             }
+            Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction => {
+                prepared.borrow_mut().pop().expect("one for each connection")
+            }
         }
     })
+}
+
+/// What each connection sends, of works about groups and transactions: each has a group, or a producer, of its own.
+fn groups_of(
+    work: &Work,
+    address: SocketAddr,
+    topic: &str,
+    connections: usize,
+) -> Result<Vec<Box<dyn Requests>>, String> {
+    // New names in each round: a member of the last one would keep a group waiting.
+    let round = clock::wall_clock();
+    let names = (0..connections).map(|index| format!("{topic}-{round}-{index}"));
+    let same = |frame: bytes::Bytes, check| -> Box<dyn Requests> {
+        let bytes = frame.len() as u64;
+        Same::new(frame, bytes, check)
+    };
+    let each = names.map(|name| -> Result<Box<dyn Requests>, String> {
+        Ok(match work.kind {
+            Kind::Heartbeat => {
+                same(groups::join_alone(address, &name)?.heartbeat(), groups::beaten)
+            }
+            Kind::OffsetCommit => same(groups::commit(&name, topic), groups::committed),
+            _ => groups::Transactions::new(address, &name, topic)?,
+        })
+    });
+    match work.kind {
+        Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction => each.collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What groups cost: a thousand members that join together, and ten thousand groups that only heartbeat.
+fn many_groups(options: &Options) -> Result<(), String> {
+    const MEMBERS: usize = 1000;
+    const GROUPS: usize = 10_000;
+    let mut targets =
+        vec![Target::ours(&options.binary, &options.directory.join("groups"), &is_up)?];
+    if let Some(peer) = &options.kafka {
+        targets.push(Target::kafka(peer, &options.directory.join("kafka-groups"))?);
+    }
+    println!("\n| groups | target | |\n|---|---|---|");
+    for target in &targets {
+        let name = target.name;
+        for round in 0..3 {
+            let cpu = cpu_of(target.pid);
+            let took = groups::join_together(target.address, &format!("many-{round}"), MEMBERS)?;
+            let each = cpu_of(target.pid).since(cpu).total() * 1e3 / MEMBERS as f64;
+            println!("| {MEMBERS} members join | {name} | {} ms after the last request, {each:.2} CPU-ms each |", took.as_millis());
+        }
+        let members = (0..GROUPS).map(|index| {
+            groups::join_alone(target.address, &format!("one-{index}"))
+        });
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        let (cpu, began) = (cpu_of(target.pid), clock::now());
+        groups::idle_groups(target.address, &members, Duration::from_secs(12))?;
+        let share = cpu_of(target.pid).since(cpu).total() / began.elapsed().as_secs_f64();
+        println!("| {GROUPS} groups of one, a heartbeat each 3 s | {name} | {:.1} % CPU |", share * 100.0);
+    }
+    Ok(())
 }
 
 /// From exec on an empty folder to the first answer, and what an idle broker costs.
