@@ -7,6 +7,7 @@ mod client_library;
 mod config_recordings;
 mod configuration;
 mod deviations;
+mod semantics;
 mod sessions;
 mod shell_scripts;
 mod tidy;
