@@ -174,7 +174,9 @@ async fn read_requests<R: AsyncRead + Unpin>(
     connection: ConnectionId,
     traffic: &Traffic,
 ) -> io::Result<()> {
-    while let Some(frame) = read_frame(reader, buffer, shared.frame_bytes_max, &shared.large_frames).await? {
+    while let Some(frame) =
+        read_frame(reader, buffer, shared.frame_bytes_max, &shared.large_frames).await?
+    {
         received(shared, traffic);
         shared.submit(|core, now| core.request(connection, &frame, now));
         traffic.wait_for_room().await;

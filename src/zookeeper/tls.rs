@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::asn1_rs::ToDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::{AttributeTypeAndValue, X509Name};
+use x509_parser::x509::{AttributeTypeAndValue, X509Name, X509Version};
 
 use crate::key_store::{KeyStoreError, StoreConfig};
 
@@ -63,6 +63,11 @@ pub enum TlsError {
     /// The keys and certificates are readable, and not what TLS can use.
     #[error("use keys and certificates for TLS")]
     Rustls(#[from] rustls::Error),
+    /// The certificate is of version 1, without extensions, which rustls does not read.
+    #[error(
+        "ssl.keyStore.location has a certificate of X.509 version 1; only version 3 can be used"
+    )]
+    OldCertificate,
     /// The trusted certificates cannot check anybody.
     #[error("use the trusted certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
@@ -71,6 +76,10 @@ pub enum TlsError {
 /// Makes what takes connections under TLS.
 pub(crate) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
     let identity = config.key_store.identity().map_err(TlsError::KeyStore)?;
+    let own = identity.chain.first().and_then(|own| X509Certificate::from_der(own).ok());
+    if own.is_some_and(|(_, own)| own.version() != X509Version::V3) {
+        return Err(TlsError::OldCertificate);
+    }
     let mut provider = default_provider();
     if !config.cipher_suites.is_empty() {
         provider.cipher_suites.retain(|suite| {
