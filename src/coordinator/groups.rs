@@ -1,10 +1,17 @@
 //! The group coordinator as a shard runs it.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use common::error_code::ErrorCode;
+use common::{
+    counters::{Meter, MetricName, Registry},
+    error_code::ErrorCode,
+};
 use group_coordinator::{
-    action::{Action, Note, Rebalance, Reply},
+    action::{Action, AppendKind, Note, Rebalance, RebalanceOutcome, Reply},
     config::GroupConfig,
     coordinator::GroupCoordinator,
     event::{AppendFailure as Failure, AppendId, Event, Now},
@@ -27,7 +34,30 @@ pub struct Groups {
     coordinator: GroupCoordinator,
     /// The protocol's code for an append that failed.
     code: fn(&AppendFailure) -> ErrorCode,
+    meters: GroupMeters,
+    /// How many offsets each commit under way holds; as many as appends.
+    commits: HashMap<u64, u64>,
     actions: Vec<Action>,
+}
+
+/// What groups count, under Kafka's names. Source: `GroupMetadataManager`, `GroupCoordinator`.
+#[derive(Clone, Debug)]
+pub struct GroupMeters {
+    offset_commits: Arc<Meter>,
+    completed_rebalances: Arc<Meter>,
+}
+
+impl GroupMeters {
+    /// The counters, in a registry.
+    pub fn of_broker(registry: &Registry) -> GroupMeters {
+        let meter = |name| {
+            registry.meter(MetricName::new("kafka.server", "group-coordinator-metrics", name))
+        };
+        GroupMeters {
+            offset_commits: meter("offset-commit-count"),
+            completed_rebalances: meter("group-completed-rebalance-count"),
+        }
+    }
 }
 
 /// What there is to do beside requests.
@@ -48,8 +78,13 @@ pub enum NoEffect {}
 
 impl Groups {
     /// No groups yet. `code` gives the protocol's code for an append that failed.
-    pub fn new(config: GroupConfig, code: fn(&AppendFailure) -> ErrorCode) -> Groups {
-        Groups { coordinator: GroupCoordinator::new(config), code, actions: Vec::new() }
+    pub fn new(
+        config: GroupConfig,
+        code: fn(&AppendFailure) -> ErrorCode,
+        meters: GroupMeters,
+    ) -> Groups {
+        let coordinator = GroupCoordinator::new(config);
+        Groups { coordinator, code, meters, commits: HashMap::new(), actions: Vec::new() }
     }
 
     /// The groups themselves, to ask.
@@ -62,7 +97,10 @@ impl Groups {
         while !self.actions.is_empty() {
             for action in std::mem::take(&mut self.actions) {
                 match action {
-                    Action::Append { append, records, transaction, timeout, .. } => {
+                    Action::Append { append, records, transaction, kind, timeout } => {
+                        if kind == AppendKind::Offsets {
+                            self.commits.insert(append.0, records.len() as u64);
+                        }
                         match records.iter().map(log_record).collect() {
                             Ok(records) => {
                                 let append = append.0;
@@ -73,7 +111,12 @@ impl Groups {
                         }
                     }
                     Action::Reply(reply, answer) => steps.push_back(Step::Reply(reply.0, answer)),
-                    Action::Rebalance(rebalance) => log_rebalance(&rebalance),
+                    Action::Rebalance(rebalance) => {
+                        if rebalance.outcome == RebalanceOutcome::Stable {
+                            self.meters.completed_rebalances.mark(1);
+                        }
+                        log_rebalance(&rebalance);
+                    }
                     Action::Note(note) => log_note(&note),
                 }
             }
@@ -153,6 +196,10 @@ impl Coordinator for Groups {
         steps: &mut Steps<Groups>,
     ) {
         let result = result.map_err(|failure| Failure((self.code)(&failure)));
+        let offsets = self.commits.remove(&append).unwrap_or(0);
+        if result.is_ok() {
+            self.meters.offset_commits.mark(offsets);
+        }
         let event = Event::Appended { append: AppendId(append), result };
         self.coordinator.on_event(event, now(time), &mut self.actions);
         self.steps(time, steps);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use common::{
     clock,
+    counters::Registry,
     error_code::ErrorCode,
     ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
@@ -32,7 +33,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    groups::{Groups, Request},
+    groups::{GroupMeters, Groups, Request},
     log::{CoordinatorLog, LogRecord},
     registry::{Coordinators, NotHere},
     shard::{AppendFailure, Shard},
@@ -106,7 +107,7 @@ fn code(failure: &AppendFailure) -> ErrorCode {
 fn groups() -> Groups {
     let config =
         GroupConfig { append_timeout: Duration::from_millis(20), ..GroupConfig::default() };
-    Groups::new(config, code)
+    Groups::new(config, code, GroupMeters::of_broker(&Registry::default()))
 }
 
 fn log(partition: &Arc<Partition>) -> CoordinatorLog {

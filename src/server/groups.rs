@@ -4,19 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     config::broker::BrokerConfig,
+    counters::{Gauge, MetricName, Registry},
     error_code::ErrorCode,
     ids::ProducerId,
     java_hash::coordinator_partition,
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use coordinator::{
-    groups::{Groups, Request},
+    groups::{GroupMeters, Groups, Request},
     log::CoordinatorLog,
     registry::{Coordinators, NotHere},
     shard::Shard,
 };
 use group_coordinator::{
-    action::Reply,
+    action::{Counts, Reply},
     config::GroupConfig,
     coordinator::GroupCoordinator,
     event::{Event, ReplyTo},
@@ -33,6 +34,37 @@ pub(crate) struct BrokerGroups {
     coordinators: Arc<Coordinators<Groups>>,
     metadata: Arc<MetadataCache>,
     config: Arc<BrokerConfig>,
+    meters: GroupMeters,
+    gauges: GroupGauges,
+}
+
+/// How many groups and offsets there are. Source: `GroupMetadataManager`.
+struct GroupGauges {
+    groups: Arc<Gauge>,
+    offsets: Arc<Gauge>,
+    empty: Arc<Gauge>,
+    preparing_rebalance: Arc<Gauge>,
+    completing_rebalance: Arc<Gauge>,
+    stable: Arc<Gauge>,
+    dead: Arc<Gauge>,
+}
+
+impl GroupGauges {
+    fn of_broker(registry: &Registry) -> GroupGauges {
+        let gauge = |name| {
+            let package = "kafka.coordinator.group";
+            registry.gauge(MetricName::new(package, "GroupMetadataManager", name))
+        };
+        GroupGauges {
+            groups: gauge("NumGroups"),
+            offsets: gauge("NumOffsets"),
+            empty: gauge("NumGroupsEmpty"),
+            preparing_rebalance: gauge("NumGroupsPreparingRebalance"),
+            completing_rebalance: gauge("NumGroupsCompletingRebalance"),
+            stable: gauge("NumGroupsStable"),
+            dead: gauge("NumGroupsDead"),
+        }
+    }
 }
 
 impl BrokerGroups {
@@ -40,13 +72,20 @@ impl BrokerGroups {
     pub(crate) fn new(
         config: Arc<BrokerConfig>,
         metadata: Arc<MetadataCache>,
+        registry: &Registry,
         stop: CancellationToken,
     ) -> BrokerGroups {
         let buffer_bytes = usize::try_from(config.offsets_load_buffer_size).unwrap_or(1);
         // Groups have no effects: nobody listens.
         let (effects, _) = tokio::sync::mpsc::unbounded_channel();
         let coordinators = Arc::new(Coordinators::new(buffer_bytes, effects, stop));
-        BrokerGroups { coordinators, metadata, config }
+        BrokerGroups {
+            coordinators,
+            metadata,
+            config,
+            meters: GroupMeters::of_broker(registry),
+            gauges: GroupGauges::of_broker(registry),
+        }
     }
 
     /// The partition of `__consumer_offsets` that a group belongs to.
@@ -64,7 +103,9 @@ impl BrokerGroups {
         let compression = Codec::from_id(codec).map_or(Compression::None, Compression::of);
         let log = CoordinatorLog::new(partition, epoch, compression);
         let config = group_config(&self.config);
-        let make = move || Groups::new(config.clone(), errors::of_coordinator_append);
+        let meters = self.meters.clone();
+        let make =
+            move || Groups::new(config.clone(), errors::of_coordinator_append, meters.clone());
         self.coordinators.elect(log, Box::new(make));
     }
 
@@ -162,6 +203,30 @@ impl BrokerGroups {
                 }
             }
         }
+    }
+
+    /// Counts groups and offsets for the gauges.
+    pub(crate) fn count(&self) {
+        let (_, counts) = self.look_at_all(|coordinator| vec![coordinator.counts()]);
+        let set = |gauge: &Gauge, count: fn(&Counts) -> usize| {
+            let sum: usize = counts.iter().map(count).sum();
+            gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+        };
+        let gauges = &self.gauges;
+        set(&gauges.empty, |counts| counts.empty);
+        set(&gauges.preparing_rebalance, |counts| counts.preparing_rebalance);
+        set(&gauges.completing_rebalance, |counts| counts.completing_rebalance);
+        set(&gauges.stable, |counts| counts.stable);
+        set(&gauges.dead, |counts| counts.dead);
+        set(&gauges.offsets, |counts| counts.offsets);
+        let states = [
+            &gauges.empty,
+            &gauges.preparing_rebalance,
+            &gauges.completing_rebalance,
+            &gauges.stable,
+            &gauges.dead,
+        ];
+        gauges.groups.set(states.iter().map(|gauge| gauge.value()).sum());
     }
 
     fn shard_of(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {

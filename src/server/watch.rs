@@ -92,4 +92,5 @@ fn count(broker: &Broker) {
     broker.metrics.leaders.set(gauge(leaders));
     let offline = broker.logs.directories().filter(|directory| directory.is_offline());
     broker.metrics.offline_log_directories.set(gauge(offline.count()));
+    broker.groups.count();
 }
