@@ -58,9 +58,10 @@ class Server:
         self.process.send_signal(how)
         self.process.wait()
 
-    def resident_kb(self):
+    def resident_kb(self, of="VmRSS"):
+        """Memory in use; of it `RssAnon` is what is not the program's own file, which the system takes back when it needs it."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        return int(next(line for line in status.splitlines() if line.startswith(of)).split()[1])
 
 
 class Apache(Server):
