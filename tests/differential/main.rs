@@ -1,11 +1,12 @@
 //! The same requests to a real Kafka 3.9.1 and to this broker: every API that is built, in every version, every field
-//! with its default, its edges and wrong values. The decoded answers must be equal field by field.
+//! with its default, its edges and wrong values, and conversations, in which an answer depends on what was asked before. The decoded answers must be equal field by field.
 //!
 //! `cargo run --release -p tests --bin differential -- [--short] [--api NAME]... [--version N] [--case TEXT] [--all | --show]
 //! [--kafka HOST:PORT --ours HOST:PORT] [--peer SCRIPT] [--dir DIR] [--set KEY=VALUE]...`
 //! Without addresses it starts both: Kafka by `tests/peer/peer`, ours from `target/release/odradek` (or ODRADEK_BINARY).
 
 mod clusters;
+mod conversations;
 mod edges;
 mod records;
 mod rules;

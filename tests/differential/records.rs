@@ -66,9 +66,21 @@ pub(crate) fn idempotent(producer_id: i64, epoch: i16, sequence: i32, count: i64
 
 /// A batch of a transaction.
 pub(crate) fn transactional(count: i64) -> Vec<u8> {
+    transactional_of(7, 0, 0, count)
+}
+
+/// A batch of a producer's transaction.
+pub(crate) fn transactional_of(producer_id: i64, epoch: i16, sequence: i32, count: i64) -> Vec<u8> {
     let empty = BatchBuilder::new(Compression::of(Codec::None));
-    let empty = empty.producer(ProducerId(7), ProducerEpoch(0), 0).transactional();
-    builder(empty, count)
+    let producer = (ProducerId(producer_id), ProducerEpoch(epoch));
+    builder(empty.producer(producer.0, producer.1, sequence).transactional(), count)
+}
+
+/// A batch as another producer would have written it.
+pub(crate) fn of_producer(batch: &[u8], producer_id: i64) -> Vec<u8> {
+    let mut batch = batch.to_vec();
+    batch[43..51].copy_from_slice(&producer_id.to_be_bytes());
+    with_crc(batch)
 }
 
 /// Records in the format of a version of Produce.

@@ -1,10 +1,13 @@
 //! Asks both brokers the same and compares what they say.
 
+mod talk;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use bytes::BytesMut;
 use common::clock;
 use kafka_protocol::messages::ApiKey;
 use protocol::{
@@ -14,7 +17,7 @@ use protocol::{
 use tests::deviations::Deviations;
 
 use crate::{
-    Options, edges,
+    Options, conversations, edges,
     rules::{self, Asked},
     scenarios::{self, Fresh, Names, Scenario, Step},
     side::{Outcome, Side},
@@ -44,11 +47,20 @@ pub(crate) struct Run<'a> {
     missing: BTreeSet<String>,
     /// A broker that is gone: there is nothing to compare with any more.
     is_over: bool,
+    /// Whether both have coordinators by now.
+    has_coordinators: bool,
 }
 
 struct Case {
     name: String,
     body: Value,
+}
+
+/// A request on its way, as each side got it.
+struct Sent {
+    api: &'static Api,
+    version: i16,
+    bodies: [BytesMut; 2],
 }
 
 impl<'a> Run<'a> {
@@ -68,6 +80,7 @@ impl<'a> Run<'a> {
             accepted: BTreeMap::new(),
             missing: BTreeSet::new(),
             is_over: false,
+            has_coordinators: false,
         }
     }
 
@@ -86,6 +99,9 @@ impl<'a> Run<'a> {
             if !self.options.wants_api(api.name) {
                 continue;
             }
+            if scenarios::needs_coordinators(key) {
+                self.make_coordinators();
+            }
             let of_api: Vec<&Scenario> = scenarios.iter().filter(|one| one.api == key).collect();
             for version in api.min..=api.max {
                 if self.options.version.is_none_or(|wanted| wanted == version) {
@@ -96,7 +112,16 @@ impl<'a> Run<'a> {
                 self.unknown_versions(api);
             }
         }
+        self.conversations();
         self.report()
+    }
+
+    /// Begins a case with names of its own.
+    fn begin(&mut self) {
+        self.fresh_names += 1;
+        self.names.fresh = format!("{}-t{}", self.names.run, self.fresh_names);
+        self.kafka.begin(&self.names.fresh);
+        self.ours.begin(&self.names.fresh);
     }
 
     fn make_world(&mut self) {
@@ -147,8 +172,7 @@ impl<'a> Run<'a> {
             }
             let renews = scenario.fresh == Fresh::PerCase || !is_fresh;
             if renews {
-                self.fresh_names += 1;
-                self.names.fresh = format!("{}-t{}", self.names.run, self.fresh_names);
+                self.begin();
                 // The bodies name the topic.
                 cases = self.cases(api, version, schema, scenario, &mut BTreeSet::new());
             }
@@ -219,7 +243,9 @@ impl<'a> Run<'a> {
             let (kafka, ours) = self.ask(api, version, schema, &case.body);
             differences = compare(&kafka, &ours);
             outcomes = Some((kafka, ours));
-            if differences.is_empty() || !scenario.is_read || repeat == REPEATS {
+            let is_silent = |side: &Outcome| *side == Outcome::Silence;
+            let silent = outcomes.as_ref().is_some_and(|(k, o)| is_silent(k) || is_silent(o));
+            if differences.is_empty() || !scenario.is_read || silent || repeat == REPEATS {
                 break;
             }
             let asked = Asked { api: api.name, name: place, request: &request };
@@ -231,6 +257,17 @@ impl<'a> Run<'a> {
             pause(repeat);
         }
         self.judge(api, version, place, &request, differences, outcomes)
+    }
+
+    /// Makes both create the topics of their coordinators, and waits until these have loaded.
+    fn make_coordinators(&mut self) {
+        if std::mem::replace(&mut self.has_coordinators, true) {
+            return;
+        }
+        self.begin();
+        for line in conversations::coordinators(&self.names) {
+            self.line(&line, "world", &mut Vec::new());
+        }
     }
 
     /// Asks both, and compares; no case of its own.
@@ -263,14 +300,37 @@ impl<'a> Run<'a> {
         body: &Value,
     ) -> (Outcome, Outcome) {
         // A produce without acks has no answer: another request tells whether the connection lives.
+        let sent = self.send(api, version, schema, body);
+        self.receive(&sent)
+    }
+
+    fn send(
+        &mut self,
+        api: &'static Api,
+        version: i16,
+        schema: &[FieldSchema],
+        body: &Value,
+    ) -> Sent {
         let probe = api.key == ApiKey::Produce;
         let flexible = api.is_flexible(version);
         let bodies =
             [&self.kafka, &self.ours].map(|side| value::encode(schema, body, flexible, side));
         self.kafka.send(api, version, &bodies[0], probe);
         self.ours.send(api, version, &bodies[1], probe);
+        Sent { api, version, bodies }
+    }
+
+    /// The answers to the request that was sent last on this connection.
+    fn receive(&mut self, sent: &Sent) -> (Outcome, Outcome) {
+        let Sent { api, version, bodies } = sent;
+        let (api, version) = (*api, *version);
+        let probe = api.key == ApiKey::Produce;
         let receive = |side: &mut Side, body: &[u8]| match side.receive(api, version, probe) {
             Outcome::Answer(mut tree) => {
+                let is_null: &[u8] = if api.is_flexible(version) { &[0] } else { &[0xff, 0xff] };
+                if api.key == ApiKey::InitProducerId && !body.starts_with(is_null) {
+                    side.learn_producer(&tree);
+                }
                 rules::mask((api.key, version), side, &value::hex(body), &mut tree);
                 Outcome::Answer(tree)
             }

@@ -2,7 +2,10 @@
 
 mod configs;
 mod data;
+pub(crate) mod group_bodies;
+mod groups;
 mod topics;
+mod transactions;
 
 use kafka_protocol::messages::ApiKey;
 use serde_json::{Value as Json, json};
@@ -96,12 +99,22 @@ pub(crate) fn all() -> Vec<Scenario> {
     all.extend(data::scenarios());
     all.extend(configs::scenarios());
     all.extend(coordinators());
+    all.extend(groups::scenarios());
+    all.extend(transactions::scenarios());
     all
+}
+
+/// Whether the scenarios of an API need coordinators that have loaded.
+pub(crate) fn needs_coordinators(api: ApiKey) -> bool {
+    let mut all = coordinators();
+    all.extend(groups::scenarios());
+    all.extend(transactions::scenarios());
+    all.iter().any(|scenario| scenario.api == api)
 }
 
 fn coordinators() -> Vec<Scenario> {
     vec![
-        // Asked again a moment later, since Kafka fetches its first ids while it refuses to give any.
+        // Asked again a moment later, since Kafka may fetch ids while it refuses to give any.
         Scenario::read(
             ApiKey::InitProducerId,
             "idempotent",
@@ -125,7 +138,7 @@ fn coordinators() -> Vec<Scenario> {
 }
 
 /// Creates a topic.
-fn create(name: &str, partitions: i32, configs: &[(&str, &str)]) -> Step {
+pub(crate) fn create(name: &str, partitions: i32, configs: &[(&str, &str)]) -> Step {
     let configs: Vec<Json> =
         configs.iter().map(|(name, value)| json!({"Name": name, "Value": value})).collect();
     let topic = json!({"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1, "Configs": configs, "Assignments": []});

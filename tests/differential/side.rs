@@ -43,8 +43,9 @@ pub(crate) enum Outcome {
 /// A broker under comparison.
 pub(crate) struct Side {
     pub(crate) address: SocketAddr,
-    stream: Option<TcpStream>,
-    correlation_id: i32,
+    connections: Vec<Connection>,
+    /// The connection that is used now.
+    current: usize,
     /// The ids it gave to topics.
     topic_ids: BTreeMap<String, [u8; 16]>,
     session_id: Cell<i32>,
@@ -52,6 +53,16 @@ pub(crate) struct Side {
     pub(crate) cluster_id: String,
     /// What stands in texts of this side alone, and what to read there instead.
     pub(crate) texts: Vec<(String, &'static str)>,
+    /// The ids that it gave to members and producers since the case began, by name: `@m1`, `@p1`.
+    learned: BTreeMap<String, String>,
+    /// What the names of this case's groups and transactional ids begin with.
+    pub(crate) scope: String,
+}
+
+#[derive(Default)]
+struct Connection {
+    stream: Option<TcpStream>,
+    correlation_id: i32,
 }
 
 impl SideValues for Side {
@@ -62,6 +73,10 @@ impl SideValues for Side {
     fn session_id(&self) -> i32 {
         self.session_id.get()
     }
+
+    fn learned(&self, name: &str) -> &str {
+        self.learned.get(name).map_or("", |id| id)
+    }
 }
 
 impl Side {
@@ -69,40 +84,62 @@ impl Side {
     pub(crate) fn new(address: SocketAddr) -> Side {
         Side {
             address,
-            stream: None,
-            correlation_id: 0,
+            connections: vec![Connection::default()],
+            current: 0,
             topic_ids: BTreeMap::new(),
             session_id: Cell::new(0),
             cluster_id: String::new(),
             texts: vec![(address.to_string(), "<address>")],
+            learned: BTreeMap::new(),
+            scope: String::new(),
         }
+    }
+
+    /// Uses another connection from now on.
+    pub(crate) fn switch(&mut self, connection: usize) {
+        self.current = connection;
+        if self.connections.len() <= connection {
+            self.connections.resize_with(connection + 1, Connection::default);
+        }
+    }
+
+    /// Begins a case: what was learned of members and producers is of no use any more.
+    pub(crate) fn begin(&mut self, scope: &str) {
+        scope.clone_into(&mut self.scope);
+        self.learned.clear();
+        self.switch(0);
+        self.connections.truncate(1);
     }
 
     /// Sends a request. What came of it is read by `receive`, so that both sides work at the same time.
     pub(crate) fn send(&mut self, api: &Api, version: i16, body: &[u8], probe: bool) {
-        self.correlation_id = self.correlation_id.wrapping_add(2);
-        let mut out = request(api, version, self.correlation_id, body);
+        let connection = &mut self.connections[self.current];
+        connection.correlation_id = connection.correlation_id.wrapping_add(2);
+        let correlation_id = connection.correlation_id;
+        let mut out = request(api, version, correlation_id, body);
         if probe {
             let probed = api::find(ApiKey::ApiVersions as i16).expect("in the table");
-            out.put_slice(&request(probed, 0, self.correlation_id + 1, &[]));
+            out.put_slice(&request(probed, 0, correlation_id + 1, &[]));
         }
         // A broken connection shows when the answer is read.
         let _ = self.connected().and_then(|mut stream| stream.write_all(&out));
     }
 
     fn connected(&mut self) -> std::io::Result<&TcpStream> {
-        if self.stream.is_none() {
-            let stream = TcpStream::connect(self.address)?;
+        let address = self.address;
+        let connection = &mut self.connections[self.current];
+        if connection.stream.is_none() {
+            let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
-            self.stream = Some(stream);
+            connection.stream = Some(stream);
         }
-        self.stream.as_ref().ok_or_else(|| ErrorKind::NotConnected.into())
+        connection.stream.as_ref().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// Closes the connection; the next request opens another.
     pub(crate) fn hang_up(&mut self) {
-        self.stream = None;
+        self.connections[self.current].stream = None;
     }
 
     /// Reads what came of the request that was sent last.
@@ -144,7 +181,7 @@ impl Side {
             return Outcome::Unreadable(crate::value::hex(&frame));
         }
         let correlation_id = frame.get_i32();
-        if correlation_id == self.correlation_id + 1 {
+        if correlation_id == self.connections[self.current].correlation_id + 1 {
             return Outcome::NoAnswer;
         }
         // An ApiVersions of a version that is not known is answered in version 0.
@@ -191,6 +228,12 @@ impl Side {
                 self.session_id.set(id);
             }
         }
+        if api == ApiKey::JoinGroup
+            && let Some(id) = answer.get("member_id")
+            && is_made_up(id.as_text())
+        {
+            self.name('m', id.as_text());
+        }
         if api == ApiKey::Metadata
             && let Some(id) = answer.get("cluster_id")
             && !id.as_text().is_empty()
@@ -199,12 +242,42 @@ impl Side {
         }
     }
 
+    /// Keeps the producer id that a transactional id was given.
+    pub(crate) fn learn_producer(&mut self, answer: &Tree) {
+        let id = answer.get("producer_id").map(Tree::as_text).unwrap_or_default();
+        if id.parse::<i64>().is_ok_and(|id| id >= 0) {
+            self.name('p', id);
+        }
+    }
+
+    /// Names an id that is new after its kind, and the order in which its kind appeared.
+    fn name(&mut self, kind: char, id: &str) {
+        if self.name_of(kind, id).is_none() {
+            let known = self.learned.keys().filter(|name| name[1..].starts_with(kind)).count();
+            self.learned.insert(format!("@{kind}{}", known + 1), id.to_owned());
+        }
+    }
+
+    /// The name of a member, `m`, or a producer, `p`.
+    pub(crate) fn name_of(&self, kind: char, id: &str) -> Option<&str> {
+        let mut all = self.learned.iter();
+        let found = all.find(|(name, known)| name[1..].starts_with(kind) && *known == id);
+        found.map(|(name, _)| name.as_str())
+    }
+
     /// The topic that the side gave an id to.
     pub(crate) fn topic_of(&self, id: &str) -> Option<&str> {
         let id = id_bytes(id)?;
         let mut topics = self.topic_ids.iter();
         topics.find(|(_, known)| **known == id).map(|(name, _)| name.as_str())
     }
+}
+
+/// Whether a member id is one that a broker made: something, a dash, and a UUID.
+pub(crate) fn is_made_up(member_id: &str) -> bool {
+    let start = member_id.len().checked_sub(37);
+    let tail = start.and_then(|start| member_id.get(start..));
+    tail.is_some_and(|tail| tail.starts_with('-') && id_bytes(tail).is_some())
 }
 
 fn id_bytes(id: &str) -> Option<[u8; 16]> {

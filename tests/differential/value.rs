@@ -6,6 +6,8 @@ use bytes::{BufMut, BytesMut};
 use protocol::schema::{FieldSchema, Kind};
 use serde_json::Value as Json;
 
+use crate::records::of_producer;
+
 /// A value of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -23,6 +25,10 @@ pub(crate) enum Value {
     TopicId(String),
     /// The id of the last fetch session: another one on each side.
     Session,
+    /// What an answer told under this name, the id of a member or of a producer: another one on each side.
+    Learned(String),
+    /// Records of the producer of this name.
+    RecordsOf(String, Vec<u8>),
 }
 
 /// What differs from side to side.
@@ -31,6 +37,8 @@ pub(crate) trait SideValues {
     fn topic_id(&self, name: &str) -> [u8; 16];
     /// The last fetch session.
     fn session_id(&self) -> i32;
+    /// The id that it gave to a member, `@m1`, or a producer, `@p1`; empty where it has not.
+    fn learned(&self, name: &str) -> &str;
 }
 
 /// A place in a request: positions of fields, and of elements of arrays.
@@ -67,7 +75,7 @@ fn value(kind: &Kind, json: &Json) -> Value {
         (Kind::Fixed(16), Json::Null) => Value::Raw(vec![0; 16]),
         (Kind::Fixed(16), Json::String(text)) => id(text),
         (Kind::Fixed(_), Json::Null) => Value::Number(0),
-        (Kind::Bytes, Json::String(text)) => Value::Raw(unhex(text)),
+        (Kind::Bytes, Json::String(text)) => records(text),
         (_, json) => scalar(json),
     }
 }
@@ -77,6 +85,7 @@ fn scalar(json: &Json) -> Value {
         Json::Bool(flag) => Value::Number(i64::from(*flag)),
         Json::Number(number) => Value::Number(number.as_i64().unwrap_or_default()),
         Json::String(text) if text == "session" => Value::Session,
+        Json::String(text) if text.starts_with('@') => Value::Learned(text.clone()),
         Json::String(text) => Value::Text(text.clone()),
         _ => Value::Null,
     }
@@ -86,6 +95,14 @@ fn scalar(json: &Json) -> Value {
 fn id(text: &str) -> Value {
     match text.strip_prefix("id:") {
         Some(topic) => Value::TopicId(topic.to_owned()),
+        None => Value::Raw(unhex(text)),
+    }
+}
+
+/// `@p1:` stands before the records of a producer; else hexadecimal digits.
+fn records(text: &str) -> Value {
+    match text.split_once(':') {
+        Some((producer, records)) => Value::RecordsOf(producer.to_owned(), unhex(records)),
         None => Value::Raw(unhex(text)),
     }
 }
@@ -185,6 +202,9 @@ impl Writer<'_> {
             Value::Raw(bytes) | Value::Verbatim(bytes) => self.out.put_slice(bytes),
             Value::TopicId(name) => self.out.put_slice(&self.side.topic_id(name)),
             Value::Session => self.out.put_i32(self.side.session_id()),
+            Value::Learned(name) if length <= 8 => {
+                self.out.put_int(self.side.learned(name).parse().unwrap_or(-1), length);
+            }
             _ => self.out.put_bytes(0, length),
         }
     }
@@ -192,6 +212,9 @@ impl Writer<'_> {
     fn text(&mut self, value: &Value) {
         match value {
             Value::Text(text) => self.bytes(&Value::Raw(text.as_bytes().to_vec()), 2),
+            Value::Learned(name) => {
+                self.bytes(&Value::Raw(self.side.learned(name).as_bytes().to_vec()), 2);
+            }
             other => self.bytes(other, 2),
         }
     }
@@ -201,6 +224,10 @@ impl Writer<'_> {
             Value::Raw(bytes) => {
                 self.length(Some(bytes.len()), length_bytes);
                 self.out.put_slice(bytes);
+            }
+            Value::RecordsOf(producer, records) => {
+                let id = self.side.learned(producer).parse().unwrap_or(-1);
+                self.bytes(&Value::Raw(of_producer(records, id)), length_bytes);
             }
             Value::Verbatim(bytes) => self.out.put_slice(bytes),
             _ => self.length(None, length_bytes),
@@ -283,6 +310,10 @@ impl fmt::Display for Value {
             }
             Value::TopicId(name) => write!(formatter, "id:{name}"),
             Value::Session => write!(formatter, "session"),
+            Value::Learned(name) => write!(formatter, "{name}"),
+            Value::RecordsOf(producer, records) => {
+                write!(formatter, "{} bytes of {producer}", records.len())
+            }
         }
     }
 }
