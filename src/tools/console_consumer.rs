@@ -1,8 +1,7 @@
 //! `kafka-console-consumer`: prints the records of topics. Source: `ConsoleConsumer`, `ConsoleConsumerOptions`.
-//!
-//! There are no groups yet: without `--group` all partitions are read, as a group of one member would.
 
 use std::{
+    collections::BTreeMap,
     io::{BufWriter, Stdout, Write, stdout},
     time::Duration,
 };
@@ -15,7 +14,6 @@ use client::{
 use common::{clock, ids::Offset, properties::Properties, topic::TopicPartition};
 use rand::Rng;
 use regex::Regex;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     clients::{construction_failure, load, runtime},
@@ -24,6 +22,7 @@ use crate::{
     formatter::Formatter,
     logging,
     options::{OptionSpec, Options, flag, key_values, parse_or_refuse, read, value},
+    signals::Signals,
 };
 
 const CLASS: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
@@ -137,11 +136,12 @@ fn consumer_properties(options: &Options) -> Result<Properties, Halt> {
     properties.insert("bootstrap.servers".to_owned(), servers);
     properties.entry("client.id".to_owned()).or_insert("console-consumer".to_owned());
     merge(&mut properties, "isolation.level", options, "isolation-level")?;
-    if group.is_some() {
-        return halt("Consumer groups are not supported here yet: leave out the group");
-    }
-    let number = rand::rng().random_range(0..100_000);
-    properties.insert("group.id".to_owned(), format!("console-consumer-{number}"));
+    let group = group.unwrap_or_else(|| {
+        // Nobody will come back to a group that got its name by chance.
+        properties.entry("enable.auto.commit".to_owned()).or_insert("false".to_owned());
+        format!("console-consumer-{}", rand::rng().random_range(0..100_000))
+    });
+    properties.insert("group.id".to_owned(), group);
     Ok(properties)
 }
 
@@ -263,6 +263,7 @@ fn consume(properties: &Properties, job: &Job) -> Result<u8, Halt> {
         let mut signals = Signals::new()?;
         let mut printer = Printer { out: BufWriter::new(stdout()), count: 0 };
         let end = process(&mut consumer, job, &mut printer, &mut signals).await;
+        consumer.close().await;
         // What cannot be written is told by `process`; here the reader is gone.
         let _ = printer.out.flush();
         complain(&format!("Processed a total of {} messages", printer.count));
@@ -286,29 +287,6 @@ fn failed_construction(error: &ClientError) -> String {
 fn fail(throwable: &str) -> Result<u8, Halt> {
     logging::error_with(CLASS, "Unknown error when running consumer: ", throwable);
     Err(Halt(1))
-}
-
-/// Signals that end the tool, with the exit codes of a JVM.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, Halt> {
-        let open = |kind| signal(kind).or_else(|error| halt(&error.to_string()));
-        Ok(Signals {
-            interrupt: open(SignalKind::interrupt())?,
-            terminate: open(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => 130,
-            _ = self.terminate.recv() => 143,
-        }
-    }
 }
 
 struct Printer {
@@ -345,21 +323,33 @@ async fn process(
                 return End::Done;
             }
         };
-        for record in records {
-            if job.message_count_max.is_some_and(|most| printer.count >= most) {
-                break;
-            }
+        let mut records = records.into_iter();
+        while job.message_count_max.is_none_or(|most| printer.count < most) {
+            let Some(record) = records.next() else { break };
             printer.count += 1;
             if let Err(end) = print(&record, job, printer) {
+                give_back(consumer, records);
                 return end;
             }
         }
+        give_back(consumer, records);
         if printer.out.flush().is_err() {
             complain("Unable to write to standard out, closing consumer.");
             return End::Done;
         }
     }
     End::Done
+}
+
+/// Records that were not printed are not committed either.
+fn give_back(consumer: &mut Consumer, records: impl Iterator<Item = ConsumerRecord>) {
+    let mut firsts = BTreeMap::new();
+    for record in records {
+        firsts.entry(record.partition).or_insert(record.offset);
+    }
+    for (partition, offset) in firsts {
+        consumer.seek(&partition, Start::At(offset));
+    }
 }
 
 /// Prints one record; the error ends the tool.
