@@ -9,6 +9,7 @@ mod recording;
 mod rules;
 mod scripts;
 mod stage;
+mod transactional;
 
 use self::{
     compare::Comparison,
@@ -69,6 +70,16 @@ fn console_consumer() {
 }
 
 #[test]
+fn consumer_groups() {
+    scripts::consumer_groups::run();
+}
+
+#[test]
+fn consumer_perf_test() {
+    scripts::consumer_perf_test();
+}
+
+#[test]
 fn get_offsets() {
     scripts::get_offsets();
 }
@@ -91,6 +102,21 @@ fn dump_log() {
 #[test]
 fn server_start() {
     scripts::server_start::run();
+}
+
+#[test]
+fn transactions() {
+    scripts::transactions::run();
+}
+
+#[test]
+fn verifiable_producer() {
+    scripts::verifiable_producer();
+}
+
+#[test]
+fn verifiable_consumer() {
+    scripts::verifiable_consumer();
 }
 
 #[test]

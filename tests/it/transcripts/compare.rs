@@ -38,6 +38,14 @@ static VOLATILE: Masks = masks(|| {
         (r"\[\w*AdminClient clientId=[\w-]+\]", "[AdminClient]"),
         (r"\d+ ms has passed since batch creation", "N ms has passed since batch creation"),
         (r"\[B@[0-9a-f]+", "[B@N"),
+        // Members; coordinators, of which one broker has no choice; calls that took too long; what was built.
+        (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+        (r"127\.0\.0\.1:PORT  \(\d+\)", "127.0.0.1:PORT  (N)"),
+        (
+            r"deadlineMs=\d+, tries=\d+, nextAllowedTryMs=\d+\) timed out at \d+ after \d+",
+            "deadlineMs=N, tries=N, nextAllowedTryMs=N) timed out at N after N",
+        ),
+        (r"\(Commit:\w+\)", "(Commit:C)"),
     ])
 });
 
@@ -53,6 +61,11 @@ static PLACEMENT: Masks = masks(|| {
 /// Rates and times: how many digits stand after the point is kept.
 static MEASURED: Masks = masks(|| {
     read(&[
+        // Kafka's consumer shows when it began and ended.
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", "TIME"),
+        (r"(?m)^\d\d:\d\d, \d\d:\d\d,", "TIME, TIME,"),
+        (r"(\d+\.\d{4}\b|NaN|Infinity)", "N.4"),
+        (r"(?m), \d+, \d+, N.4, N.4$", ", N, N, N.4, N.4"),
         (r"\d+\.(\d{6})\b", "N.6"),
         (r"\d+\.(\d{2})\b", "N.2"),
         (r"\d+\.(\d)\b", "N.1"),
@@ -61,11 +74,24 @@ static MEASURED: Masks = masks(|| {
     ])
 });
 
+/// Cells that are numbers, of tables with tabs between them.
+static CELLS: Masks = masks(|| read(&[(r"-?\d+ *\t", "N\t")]));
+
+/// When events were, and how fast they came.
+static EVENTS: Masks = masks(|| {
+    read(&[
+        (r#""timestamp":\d+"#, r#""timestamp":TIME"#),
+        (r#""avg_throughput":[\d.E]+"#, r#""avg_throughput":RATE"#),
+    ])
+});
+
 /// How a case is compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
     placement: bool,
     measured: bool,
+    cells: bool,
+    events: bool,
     blocks: bool,
     /// Only these lines of standard output.
     lines: Option<&'static str>,
@@ -83,6 +109,18 @@ impl Comparison {
     /// Rates and latencies are those of the machine.
     pub(super) fn measured(mut self) -> Comparison {
         self.measured = true;
+        self
+    }
+
+    /// Ids, epochs and times in tables are those of the cluster.
+    pub(super) fn tables(mut self) -> Comparison {
+        self.cells = true;
+        self
+    }
+
+    /// The output is events with their times.
+    pub(super) fn events(mut self) -> Comparison {
+        self.events = true;
         self
     }
 
@@ -153,6 +191,12 @@ impl Comparison {
         }
         if self.measured {
             text = mask(&MEASURED, &text);
+        }
+        if self.cells {
+            text = mask(&CELLS, &text);
+        }
+        if self.events {
+            text = mask(&EVENTS, &text);
         }
         if self.blocks {
             text = blocks(&text).into_iter().collect();

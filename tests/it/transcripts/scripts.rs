@@ -1,6 +1,8 @@
 //! The state that each script's cases need, and how their output is compared.
 
+pub(super) mod consumer_groups;
 pub(super) mod server_start;
+pub(super) mod transactions;
 
 use std::fs;
 
@@ -132,7 +134,9 @@ fn until_told(stage: &Stage, recording: &Recording) -> Run {
         rustix::process::Signal::TERM
     };
     let mut arguments = recording.args.clone();
-    let expected = recording.stdout.lines().count();
+    let is_goodbye =
+        |line: &str| line.contains("partitions_revoked") || line.contains("shutdown_complete");
+    let expected = recording.stdout.lines().filter(|line| !is_goodbye(line)).count();
     if expected == 0 {
         // A warning tells that it runs: one of a topic that is not there.
         arguments.iter_mut().filter(|word| *word == "plain").for_each(|word| {
@@ -227,6 +231,61 @@ pub(super) fn producer_perf_test() {
         };
         let run = stage.run(&recording);
         report.compare(&recording, &run, &comparison);
+    }
+    report.finish();
+}
+
+pub(super) fn consumer_perf_test() {
+    let stage = Stage::with_broker();
+    stage.create_topics(&[("perf", 1), ("e2e", 1)]);
+    stage.produce_many("perf", 2000);
+    let mut report = Report::new("kafka-consumer-perf-test");
+    for recording in report.cases() {
+        let comparison = Comparison::default().measured();
+        let comparison = match recording.case.as_str() {
+            "print-metrics" => comparison.deviates("no-java-client-metrics", "\nMetric Name"),
+            // Lines of progress come by time.
+            "detailed" => comparison.only_lines("time, "),
+            _ => comparison,
+        };
+        let run = stage.run(&recording);
+        report.compare(&recording, &run, &comparison);
+    }
+    report.finish();
+}
+
+pub(super) fn verifiable_producer() {
+    let stage = Stage::with_broker();
+    stage.create_topics(&[("verif", 1)]);
+    let mut report = Report::new("kafka-verifiable-producer");
+    for recording in report.cases() {
+        let run = stage.run(&recording);
+        report.compare(&recording, &run, &Comparison::default().events());
+    }
+    report.finish();
+}
+
+pub(super) fn verifiable_consumer() {
+    let stage = Stage::with_broker();
+    stage.create_topics(&[("verif", 1)]);
+    // What the recorder's verifiable producer had left: three numbers, four with a prefix and keys, six more.
+    let tails = [
+        "--max-messages 3",
+        "--max-messages 4 --value-prefix 7 --repeating-keys 2",
+        "--max-messages 6",
+    ];
+    for tail in tails {
+        let line = format!("--bootstrap-server 127.0.0.1:31201 --topic verif {tail}");
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        assert!(stage.command("kafka-verifiable-producer", &words).status().unwrap().success());
+    }
+    let mut report = Report::new("kafka-verifiable-consumer");
+    for recording in report.cases() {
+        let run = match recording.ended_by {
+            Some(_) => until_told(&stage, &recording),
+            None => stage.run(&recording),
+        };
+        report.compare(&recording, &run, &Comparison::default().events());
     }
     report.finish();
 }

@@ -9,17 +9,20 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
+    time::Duration,
 };
 
 use client::{
     admin::{Admin, NewTopic},
     config::{ConnectionConfig, ProducerConfig},
+    offsets::{CommittedOffset, Partitions},
     producer::{Producer, ProducerRecord},
 };
 use common::{
     config::broker::BrokerConfig,
     ids::Timestamp,
     properties::{self, Properties},
+    topic::TopicPartition,
 };
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use server::start::Running;
@@ -28,6 +31,9 @@ use tokio::runtime::Runtime;
 use zookeeper::{config::Config, server::Server};
 
 use super::recording::{Recording, folder};
+
+/// Longest wait for a commit.
+const COMMIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a command did.
 #[derive(Debug)]
@@ -43,6 +49,11 @@ fn class(script: &str) -> &'static str {
         "kafka-topics" => "org.apache.kafka.tools.TopicCommand",
         "kafka-console-producer" => "kafka.tools.ConsoleProducer",
         "kafka-console-consumer" => "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "kafka-consumer-groups" => "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        "kafka-consumer-perf-test" => "org.apache.kafka.tools.ConsumerPerformance",
+        "kafka-verifiable-consumer" => "org.apache.kafka.tools.VerifiableConsumer",
+        "kafka-verifiable-producer" => "org.apache.kafka.tools.VerifiableProducer",
+        "kafka-transactions" => "org.apache.kafka.tools.TransactionsCommand",
         "kafka-get-offsets" => "org.apache.kafka.tools.GetOffsetShell",
         "kafka-dump-log" => "kafka.tools.DumpLogSegments",
         "kafka-producer-perf-test" => "org.apache.kafka.tools.ProducerPerformance",
@@ -180,6 +191,51 @@ impl Stage {
                 }
             }
             producer.close().await;
+        });
+    }
+
+    /// Does something as the cluster's administrator.
+    pub(super) fn with_admin<T>(&self, act: impl AsyncFnOnce(&Admin) -> T) -> T {
+        let cluster = self.cluster.as_ref().expect("a stage with a broker");
+        cluster.runtime.block_on(async {
+            let config = ConnectionConfig::admin(&cluster.client_properties()).unwrap();
+            act(&Admin::open(config).await.unwrap()).await
+        })
+    }
+
+    /// Writes records of a hundred bytes to partition 0.
+    pub(super) fn produce_many(&self, topic: &str, count: usize) {
+        let cluster = self.cluster.as_ref().expect("a stage with a broker");
+        cluster.runtime.block_on(async {
+            let config = ProducerConfig::read(&cluster.client_properties()).unwrap();
+            let producer = Producer::open(config).await.unwrap();
+            let record = ProducerRecord {
+                topic: topic.to_owned(),
+                partition: Some(0),
+                value: Some(vec![b'x'; 100].into()),
+                ..ProducerRecord::default()
+            };
+            for _ in 0..count {
+                producer.send(&record).await.unwrap();
+            }
+            producer.close().await;
+        });
+    }
+
+    /// Waits until the group has committed these offsets: topic, partition, offset.
+    pub(super) fn wait_for_offsets(&self, group: &str, wanted: &[(&str, i32, i64)]) {
+        let is_there = |offsets: &Partitions<CommittedOffset>| {
+            wanted.iter().all(|(topic, partition, offset)| {
+                let committed = offsets.get(&TopicPartition::new(*topic, *partition));
+                committed.is_some_and(|committed| committed.offset == *offset)
+            })
+        };
+        self.with_admin(async |admin| {
+            let waiting = async {
+                // Nobody tells of a commit, so it is asked for until it is there.
+                while !is_there(&admin.group_offsets(group, None).await.unwrap()) {}
+            };
+            tokio::time::timeout(COMMIT_LIMIT, waiting).await.expect("the group commits");
         });
     }
 
