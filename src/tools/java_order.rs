@@ -1,20 +1,14 @@
 //! The order in which Java's hash tables give their entries: Kafka's scripts print in it. Source: `java.util.HashMap`.
 
-use common::topic::TopicPartition;
+use common::{java_hash::java_hash, topic::TopicPartition};
 
 /// Slots of an empty table.
 const SLOTS_MIN: u32 = 16;
 
-/// Java's hash of a text, over its UTF-16 units.
-pub(crate) fn text_hash(text: &str) -> i32 {
-    text.encode_utf16()
-        .fold(0, |hash: i32, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
-}
-
 /// Source: `TopicPartition.hashCode`.
 fn partition_hash(partition: &TopicPartition) -> i32 {
     let first = partition.partition.wrapping_add(31);
-    first.wrapping_mul(31).wrapping_add(text_hash(&partition.topic))
+    first.wrapping_mul(31).wrapping_add(java_hash(&partition.topic))
 }
 
 /// The items as a table gives them that they were put into in the given order.
@@ -35,7 +29,7 @@ fn in_hash_order<T>(mut items: Vec<T>, hash: impl Fn(&T) -> i32) -> Vec<T> {
 
 /// Items by a text each.
 pub(crate) fn by_text<T>(items: Vec<T>, text: impl Fn(&T) -> &str) -> Vec<T> {
-    in_hash_order(items, |item| text_hash(text(item)))
+    in_hash_order(items, |item| java_hash(text(item)))
 }
 
 /// Items by a partition each.
