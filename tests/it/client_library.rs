@@ -55,6 +55,9 @@ impl Cluster {
             ("zookeeper.connect", self.zookeeper.address().to_string()),
             ("log.dirs", self.folder.path().join("data").display().to_string()),
             ("auto.create.topics.enable", "false".to_owned()),
+            ("offsets.topic.replication.factor", "1".to_owned()),
+            ("offsets.topic.num.partitions", "1".to_owned()),
+            ("group.initial.rebalance.delay.ms", "0".to_owned()),
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value));
         let config = BrokerConfig::parse(&Properties::from(settings)).unwrap();
@@ -307,5 +310,94 @@ async fn a_record_without_a_home_fails_in_time() {
     let large = record("nothing", &"x".repeat(2 << 20));
     let error = producer.send(&large).await.err().unwrap();
     assert_eq!(error.code(), ErrorCode::MessageTooLarge);
+    cluster.stop().await;
+}
+
+/// Polls members until each has so many partitions.
+async fn settle(members: &mut [(&mut Consumer, usize)]) {
+    let settling = async {
+        while members.iter().any(|(member, count)| member.assignment().len() != *count) {
+            for (member, _) in members.iter_mut() {
+                let records = member.poll(Duration::from_millis(20)).await.unwrap();
+                assert!(records.is_empty(), "nothing was written yet");
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), settling).await.expect("the group settles");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_share_a_topic_and_take_over_from_who_leaves() {
+    let cluster = Cluster::start().await;
+    cluster.create("t", 3).await;
+    let settings =
+        [("group.id", "g"), ("auto.offset.reset", "earliest"), ("heartbeat.interval.ms", "50")];
+    let mut first = cluster.consumer(&settings).await;
+    first.subscribe(vec!["t".to_owned()]);
+    settle(&mut [(&mut first, 3)]).await;
+    let mut second = cluster.consumer(&settings).await;
+    second.subscribe_pattern(|topic| topic == "t");
+    settle(&mut [(&mut first, 2), (&mut second, 1)]).await;
+    second.close().await;
+    settle(&mut [(&mut first, 3)]).await;
+    let revoked = first.take_rebalances();
+    assert_eq!(revoked.len(), 5, "assigned, revoked, assigned, revoked, assigned: {revoked:?}");
+    first.close().await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_on_where_it_closed() {
+    let cluster = Cluster::start().await;
+    cluster.create("t", 1).await;
+    let producer = cluster.producer(&[]).await;
+    for value in ["one", "two", "three"] {
+        producer.send(&record("t", value)).await.unwrap();
+    }
+    producer.flush().await;
+    let settings =
+        [("group.id", "g"), ("auto.offset.reset", "earliest"), ("max.poll.records", "2")];
+    let mut consumer = cluster.consumer(&settings).await;
+    consumer.subscribe(vec!["t".to_owned()]);
+    assert_eq!(read(&mut consumer, 2).await.len(), 2);
+    consumer.close().await;
+    let admin = cluster.admin().await;
+    let partition = TopicPartition::new("t", 0);
+    let committed = admin.group_offsets("g", None).await.unwrap();
+    assert_eq!((committed[&partition].offset, committed[&partition].leader_epoch), (2, 0));
+    assert_eq!(admin.describe_group("g").await.unwrap().state, "Empty");
+    let mut again = cluster.consumer(&settings).await;
+    again.subscribe(vec!["t".to_owned()]);
+    let values: Vec<Option<Bytes>> =
+        read(&mut again, 1).await.into_iter().map(|record| record.value).collect();
+    assert_eq!(values, [Some(Bytes::from("three"))]);
+    again.close().await;
+    producer.close().await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_static_member_keeps_its_place_and_fences_its_double() {
+    let cluster = Cluster::start().await;
+    cluster.create("t", 1).await;
+    let settings = [("group.id", "g"), ("group.instance.id", "i"), ("heartbeat.interval.ms", "50")];
+    let mut old = cluster.consumer(&settings).await;
+    old.subscribe(vec!["t".to_owned()]);
+    settle(&mut [(&mut old, 1)]).await;
+    let mut new = cluster.consumer(&settings).await;
+    new.subscribe(vec!["t".to_owned()]);
+    settle(&mut [(&mut new, 1)]).await;
+    let fenced = async {
+        loop {
+            if let Err(error) = old.poll(Duration::from_millis(20)).await {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(60), fenced).await.unwrap();
+    assert_eq!(error.code(), ErrorCode::FencedInstanceId);
+    new.close().await;
+    let left = cluster.admin().await.describe_group("g").await.unwrap();
+    assert_eq!((left.state.as_str(), left.members.len()), ("Stable", 1));
     cluster.stop().await;
 }
