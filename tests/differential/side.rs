@@ -111,6 +111,11 @@ impl Side {
         self.connections.truncate(1);
     }
 
+    /// Closes all connections: an answer may still be on its way on one.
+    pub(crate) fn hang_up_all(&mut self) {
+        self.connections.iter_mut().for_each(|connection| connection.stream = None);
+    }
+
     /// Sends a request. What came of it is read by `receive`, so that both sides work at the same time.
     pub(crate) fn send(&mut self, api: &Api, version: i16, body: &[u8], probe: bool) {
         let connection = &mut self.connections[self.current];
@@ -160,7 +165,9 @@ impl Side {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => Outcome::Dead,
             Err(_) => Outcome::Closed,
         };
-        if matches!(outcome, Outcome::Closed | Outcome::Silence | Outcome::Dead) {
+        // What cannot be read may belong to something else.
+        let is_lost = matches!(outcome, Outcome::Closed | Outcome::Silence | Outcome::Dead);
+        if is_lost || matches!(outcome, Outcome::Unreadable(_)) {
             self.hang_up();
         }
         outcome
@@ -181,8 +188,12 @@ impl Side {
             return Outcome::Unreadable(crate::value::hex(&frame));
         }
         let correlation_id = frame.get_i32();
-        if correlation_id == self.connections[self.current].correlation_id + 1 {
+        let asked = self.connections[self.current].correlation_id;
+        if correlation_id == asked + 1 {
             return Outcome::NoAnswer;
+        }
+        if correlation_id != asked {
+            return Outcome::Unreadable("the answer to something else".to_owned());
         }
         // An ApiVersions of a version that is not known is answered in version 0.
         let version = if api.supports(version) { version } else { 0 };

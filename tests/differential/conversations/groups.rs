@@ -93,10 +93,8 @@ fn one_member(names: &Names, round: i16) -> Vec<Line> {
         let mut line = group.sync(label, "@m1", 1, &["@m1"]);
         line.step.body["ProtocolType"] = kind;
         line.step.body["ProtocolName"] = name;
-        // The third would be the assignment already.
-        if round >= 5 && label != "sync without a protocol"
-            || label == "sync without a protocol" && round == 5
-        {
+        // Before, each of them would be the assignment already.
+        if round >= 5 {
             lines.push(line);
         }
     }
@@ -153,6 +151,11 @@ fn two_members(names: &Names, round: i16) -> Vec<Line> {
         let protocols = vec![("roundrobin", crate::scenarios::group_bodies::subscription(topic))];
         group.join(label, &Join { member, protocols, ..Join::default() })
     };
+    let sync = |label, member, generation, to: &[&str]| {
+        let mut line = group.sync(label, member, generation, to);
+        line.step.body["ProtocolName"] = json!("roundrobin");
+        line
+    };
     let mut lines = group.enters();
     if round >= 4 {
         lines.push(second("the second asks to join", "", &orders));
@@ -174,14 +177,14 @@ fn two_members(names: &Names, round: i16) -> Vec<Line> {
         group.consumer("the first joins again", "@m1").starts(),
         finish("the second is in", 1, ApiKey::JoinGroup),
         finish("the first is in", 0, ApiKey::JoinGroup),
-        group.sync("the second waits for its part", "@m2", 2, &[]).on(1).starts(),
+        sync("the second waits for its part", "@m2", 2, &[]).on(1).starts(),
         group.describe("describe completing"),
         group.heartbeat("heartbeat of who waits", "@m2", 2),
         group.commit("commit of who waits", "@m2", 2),
-        group.sync("the first gives parts", "@m1", 2, &["@m1", "@m2"]),
+        sync("the first gives parts", "@m1", 2, &["@m1", "@m2"]),
         finish("the second has its part", 1, ApiKey::SyncGroup),
         group.describe("describe two"),
-        group.sync("the second asks again", "@m2", 2, &[]),
+        sync("the second asks again", "@m2", 2, &[]),
         second("the follower joins again", "@m2", &orders),
         group.heartbeat("heartbeat after it", "@m1", 2),
         group.join(
@@ -215,8 +218,8 @@ fn two_members(names: &Names, round: i16) -> Vec<Line> {
             .starts(),
         finish("the second is in again", 1, ApiKey::JoinGroup),
         finish("the first is in again", 0, ApiKey::JoinGroup),
-        group.sync("the first gives parts again", "@m1", 3, &["@m2"]),
-        group.sync("the second has its part again", "@m2", 3, &[]),
+        sync("the first gives parts again", "@m1", 3, &["@m2"]),
+        sync("the second has its part again", "@m2", 3, &[]),
         group.describe("describe after the change"),
         group.offset_delete("delete offsets of what is read", &["orders", "times"]),
         group.leave("the leader leaves", &[("@m1", None)]),
@@ -243,7 +246,6 @@ fn pending_members(names: &Names, round: i16) -> Vec<Line> {
         group.commit("commit of generation -1", "@m1", -1),
         group.leave("the first leaves", &[("@m1", None)]),
         group.consumer("the first wants in after all", "@m1"),
-        group.delete("delete"),
         group.consumer("the second joins", "@m2").on(1).starts(),
         finish("the second is in", 1, ApiKey::JoinGroup),
         group.sync("the second gets all", "@m2", 1, &["@m2"]),
@@ -251,6 +253,10 @@ fn pending_members(names: &Names, round: i16) -> Vec<Line> {
         group.heartbeat("heartbeat with one at the door", "@m2", 1),
         group.leave("the third and the second leave", &[("@m3", None), ("@m2", None)]),
         group.describe("describe empty"),
+        group.consumer("the fourth asks", ""),
+        group.delete("delete with one at the door"),
+        group.consumer("the fourth comes too late", "@m4"),
+        group.describe("describe deleted"),
     ]
 }
 

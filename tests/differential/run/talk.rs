@@ -34,8 +34,9 @@ impl Run<'_> {
             let (first, last) = conversation.rounds;
             for round in first..=last {
                 let wanted = self.options.version.is_none_or(|version| version == round);
-                // In short, only the first and the last.
-                let is_left_out = self.options.short && round != first && round != last;
+                // In short, only the first and the last; what has one round waits for answers that do not come.
+                let is_edge = first < last && (round == first || round == last);
+                let is_left_out = self.options.short && !is_edge;
                 if wanted && !is_left_out && !self.is_over {
                     self.conversation(&conversation, round);
                 }
@@ -54,6 +55,8 @@ impl Run<'_> {
             if !self.line(&line, &name, &mut waiting) || self.is_over {
                 // Each line after a silence would be one more.
                 println!("  the rest of {name} is left out");
+                self.kafka.hang_up_all();
+                self.ours.hang_up_all();
                 return;
             }
         }

@@ -66,7 +66,7 @@ pub(crate) fn sync(group: &str, member: &str, generation: i32, parts: &[(&str, S
     let part = |(member, part): &(&str, String)| json!({"MemberId": member, "Assignment": part});
     json!({
         "GroupId": group, "GenerationId": generation, "MemberId": member, "GroupInstanceId": null,
-        "ProtocolType": null, "ProtocolName": null,
+        "ProtocolType": "consumer", "ProtocolName": "range",
         "Assignments": parts.iter().map(part).collect::<Vec<_>>(),
     })
 }
