@@ -33,13 +33,19 @@ class Client:
     sends: bool = True
     reads: bool = True
 
+    def line(self, command: str, *words: str) -> list[str]:
+        return [*self.command, command, *self.options, *map(str, words)]
+
+    def start(self, output: Path, command: str, *words: str) -> subprocess.Popen:
+        """Starts one that runs until a signal comes."""
+        with open(output, "ab") as target:
+            return subprocess.Popen(self.line(command, *words), stdout=target, stderr=target, stdin=subprocess.DEVNULL, env=environment())
+
     def run(self, command: str, seconds_max: float, *words: str) -> None:
         """Runs one command of the adapter to its end."""
-        line = [*self.command, command, *self.options, *map(str, words)]
-        environment = os.environ | {"NODE_PATH": str(HOME / "node" / "node_modules"), "NODE_NO_WARNINGS": "1"}
         try:
-            ran = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=seconds_max, check=False,
-                                 env=environment, stdin=subprocess.DEVNULL)
+            ran = subprocess.run(self.line(command, *words), capture_output=True, text=True, errors="replace", timeout=seconds_max,
+                                 check=False, env=environment(), stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired as late:
             said = (late.stderr or b"")[-500:].decode(errors="replace").strip()
             raise Failure(f"{self.name} {command} takes over {seconds_max:.0f} s: {said}") from None
@@ -48,8 +54,12 @@ class Client:
             raise Failure(f"{self.name} {command} ended with {ran.returncode}: {said}")
 
 
+def environment() -> dict[str, str]:
+    return os.environ | {"NODE_PATH": str(HOME / "node" / "node_modules"), "NODE_NO_WARNINGS": "1"}
+
+
 def python(program: str) -> tuple[str, ...]:
-    return str(HOME / "venv" / "bin" / "python"), str(ADAPTERS / program)
+    return str(HOME / "venv" / "bin" / "python"), "-B", str(ADAPTERS / program)
 
 
 def java(version: str, program: str) -> tuple[str, ...]:

@@ -8,11 +8,16 @@ import subprocess
 import time
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from relay import Relay
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "bin"
 # Where Debian's package puts Apache ZooKeeper.
 APACHE_BIN = Path("/usr/share/zookeeper/bin")
 START_SECONDS_MAX = 60
+KAFKA_SESSION_MS = 6000
 
 
 def free_port() -> int:
@@ -77,9 +82,9 @@ class Process:
 
 
 class Cluster:
-    """Both servers. `zookeeper` is `standalone` or `apache`."""
+    """Both servers. `zookeeper` is `standalone` or `apache`; `broker` is `odradek`, or `kafka` for a real one."""
 
-    def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None):
+    def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None, broker: str = "odradek"):
         self.folder = folder
         self.zookeeper_port = free_port()
         self.port = free_port()
@@ -105,9 +110,12 @@ class Cluster:
         write_properties(self.server_file, {
             "broker.id": 0, "listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": folder / "data",
             "zookeeper.connect": self.zookeeper_connect, "auto.create.topics.enable": "false",
-            "offsets.topic.replication.factor": 1, **(properties or {}),
+            "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
+            **({} if broker == "odradek" else {"zookeeper.session.timeout.ms": KAFKA_SESSION_MS}), **(properties or {}),
         })
-        self.broker = Process("broker", [BIN / "kafka-server-start.sh", self.server_file], self.port, folder, logs)
+        # A real one does not start while the node of its former life is there.
+        self.seconds_down = 0 if broker == "odradek" else KAFKA_SESSION_MS / 1000 + 1
+        self.broker = Process("broker", [*broker_command(broker), self.server_file], self.port, folder, logs)
 
     def start(self) -> None:
         self.zookeeper.start()
@@ -116,6 +124,35 @@ class Cluster:
         self.broker.wait_until_it_accepts()
         # Served once an answer to Metadata comes.
         self.script("kafka-topics.sh", "--list")
+
+    def kill_broker(self) -> None:
+        """SIGKILL, and at once its next life."""
+        self.broker.stop(signal.SIGKILL)
+        time.sleep(self.seconds_down)
+        self.broker.start()
+
+    def kill_broker_behind(self, relay: Relay, topic: str) -> None:
+        """The same, and lets the relay's clients in only once the broker knows the topic.
+
+        Until then it answers Metadata with no brokers and an unknown topic, as Kafka does. Some clients do not survive that:
+        librdkafka 2.16 waits for ever for brokers that it gave up, KafkaJS and kcat end.
+        """
+        relay.closed = True
+        self.kill_broker()
+        self.broker.wait_until_it_accepts()
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not self.knows(topic):
+            if time.monotonic() > deadline:
+                raise Failure(f"the broker does not know {topic} after {START_SECONDS_MAX} s")
+            time.sleep(0.02)
+        relay.closed = False
+
+    def knows(self, topic: str) -> bool:
+        try:
+            found = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}).list_topics(topic, 1)
+        except KafkaException:
+            return False
+        return bool(found.brokers) and found.topics[topic].error is None
 
     def script(self, name: str, *words: str) -> str:
         """Runs one of the ordinary scripts against the broker; gives what it prints."""
@@ -137,6 +174,14 @@ class Cluster:
         with contextlib.ExitStack() as stack:
             stack.callback(self.zookeeper.stop)
             stack.callback(self.broker.stop)
+
+
+def broker_command(broker: str) -> list:
+    if broker == "odradek":
+        return [BIN / "kafka-server-start.sh"]
+    peer = ROOT / "tests" / "peer" / "peer"
+    classpath = subprocess.run([peer, "classpath"], capture_output=True, text=True, check=True).stdout.strip()
+    return ["java", "-Xmx512m", f"-Dlog4j.configuration=file:{ROOT}/config/log4j.properties", "-cp", classpath, "kafka.Kafka"]
 
 
 def write_properties(path: Path, values: dict) -> None:

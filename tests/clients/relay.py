@@ -17,6 +17,8 @@ class Relay:
         self.target_port = target_port
         # Of all connections that have ended.
         self.unanswered = 0
+        # While set, who connects is turned away.
+        self.closed = False
         self.loop = asyncio.new_event_loop()
         self.listens = threading.Event()
         threading.Thread(target=self.run, daemon=True).start()
@@ -29,6 +31,9 @@ class Relay:
         self.loop.run_forever()
 
     async def connection(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        if self.closed:
+            to_client.close()
+            return
         try:
             from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self.target_port)
         except OSError:

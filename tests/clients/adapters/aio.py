@@ -1,9 +1,13 @@
 """aiokafka."""
 
 import asyncio
+import time
 
 import common
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+import journal
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 # Sends under way before the oldest is waited for.
 UNDER_WAY_MAX = 10_000
@@ -43,21 +47,25 @@ async def send(options):
 
 
 async def received(options):
-    consumer = AIOKafkaConsumer(bootstrap_servers=options.bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(bootstrap_servers=options.bootstrap, enable_auto_commit=False, auto_offset_reset="earliest",
+                                isolation_level=options.isolation)
     await consumer.start()
     partitions = [TopicPartition(options.topic, partition) for partition in range(options.partitions)]
     consumer.assign(partitions)
     ends = await consumer.end_offsets(partitions)
     left = {partition for partition in partitions if ends[partition] > 0}
+    silent_since = time.monotonic()
     while left:
-        batches = await consumer.getmany(timeout_ms=30_000, max_records=5000)
-        if not batches:
-            raise SystemExit("nothing came for 30 seconds")
-        for partition, batch in batches.items():
+        batches = await consumer.getmany(timeout_ms=1000, max_records=5000)
+        if batches:
+            silent_since = time.monotonic()
+        for batch in batches.values():
             for record in batch:
                 yield record
-            if batch[-1].offset + 1 >= ends[partition]:
-                left.discard(partition)
+        # The end may be a control record, which does not come.
+        left = {partition for partition in left if await consumer.position(partition) < ends[partition]}
+        if left and time.monotonic() > silent_since + 30:
+            raise SystemExit("nothing came for 30 seconds")
     await consumer.stop()
 
 
@@ -84,6 +92,56 @@ async def times(options):
         answers.append((partition, timestamp, -1 if found is None else found.offset))
     await consumer.stop()
     common.write_answers(options.output, answers)
+
+
+ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self, member, consumer, commit):
+        self.member = member
+        self.consumer = consumer
+        self.commit = commit
+
+    async def on_partitions_revoked(self, revoked):
+        await self.commit()
+        self.member.lost([one.partition for one in revoked])
+
+    async def on_partitions_assigned(self, assigned):
+        # The client has no other way to tell it.
+        self.member.gained(self.consumer._coordinator.generation, [one.partition for one in assigned])
+
+
+async def group(options):
+    member = journal.Member(options)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.bootstrap, group_id=options.group, group_instance_id=options.instance, enable_auto_commit=False,
+        auto_offset_reset="earliest", session_timeout_ms=options.session, retry_backoff_ms=100,
+        heartbeat_interval_ms=options.session // journal.HEARTBEATS_IN_SESSION,
+        partition_assignment_strategy=[ASSIGNORS[options.assignor]],
+    )
+
+    committing = asyncio.Lock()
+
+    async def commit():
+        # The listener runs in another task.
+        async with committing:
+            if offsets := member.committing():
+                try:
+                    await consumer.commit({TopicPartition(options.topic, partition): offset for partition, offset in offsets.items()})
+                except Exception as error:
+                    member.refused(offsets, error)
+                else:
+                    member.committed(offsets)
+
+    consumer.subscribe([options.topic], listener=Listener(member, consumer, commit))
+    await consumer.start()
+    while not member.stopping:
+        batches = await consumer.getmany(timeout_ms=100, max_records=200)
+        member.got((record.partition, record.offset, record.value) for batch in batches.values() for record in batch)
+        await commit()
+    await consumer.stop()
+    member.left()
 
 
 if __name__ == "__main__":

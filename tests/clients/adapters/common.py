@@ -7,8 +7,10 @@ Every adapter is a program with these commands (README.md says what they mean):
     send    --bootstrap B --topic T --input FILE
     read    --bootstrap B --topic T --partitions N --output FILE
     times   --bootstrap B --topic T --input FILE --output FILE
+    group   --bootstrap B --topic T --group G --assignor NAME --session MS --journal FILE [--instance ID]
 
-and with `--protocol 0.9|0.10` where it can speak as in the days of that version.
+and with `--protocol 0.9|0.10` where it can speak as in the days of that version. `consume` knows `--isolation`. `group` runs until
+SIGTERM and writes the journal of `journal.py`; assignors have the names that they have in the protocol.
 """
 
 import argparse
@@ -35,7 +37,7 @@ class Record(NamedTuple):
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["produce", "consume", "send", "read", "times"])
+    parser.add_argument("command", choices=["produce", "consume", "send", "read", "times", "group", "transform"])
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--codec", default="none")
@@ -45,6 +47,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keyed", action="store_true")
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--protocol")
+    parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
+    parser.add_argument("--group")
+    parser.add_argument("--assignor")
+    parser.add_argument("--session", type=int)
+    parser.add_argument("--instance")
+    parser.add_argument("--journal")
+    parser.add_argument("--output-topic")
     return parser.parse_args()
 
 

@@ -1,7 +1,14 @@
 """kafka-python."""
 
+import time
+
 import common
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+import journal
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaConnectionError
 
 VERSIONS = {"0.9": (0, 9), "0.10": (0, 10)}
 
@@ -51,13 +58,18 @@ def send(options):
 
 def received(options):
     consumer = KafkaConsumer(**settings(options), enable_auto_commit=False, auto_offset_reset="earliest",
+                             isolation_level=options.isolation,
                              max_partition_fetch_bytes=common.REQUEST_SIZE_MAX if options.protocol else 1 << 20)
     partitions = [TopicPartition(options.topic, partition) for partition in range(options.partitions)]
     consumer.assign(partitions)
     ends = consumer.end_offsets(partitions)
+    silent_since = time.monotonic()
+    # The end may be a control record, which does not come.
     while any(consumer.position(partition) < ends[partition] for partition in partitions):
-        batches = consumer.poll(30_000, max_records=5000)
-        if not batches:
+        batches = consumer.poll(1000, max_records=5000)
+        if batches:
+            silent_since = time.monotonic()
+        elif time.monotonic() > silent_since + 30:
             raise SystemExit("nothing came for 30 seconds")
         for batch in batches.values():
             yield from batch
@@ -87,6 +99,73 @@ def times(options):
         answers.append((partition, timestamp, -1 if found is None else found.offset))
     consumer.close()
     common.write_answers(options.output, answers)
+
+
+class Range(RangePartitionAssignor):
+    """As a leader, the library's own forgets members when static and dynamic ones take turns in the list."""
+
+    @classmethod
+    def assign(cls, cluster, members):
+        return super().assign(cluster, static_first(members))
+
+
+class RoundRobin(RoundRobinPartitionAssignor):
+    """The same."""
+
+    @classmethod
+    def assign(cls, cluster, members):
+        return super().assign(cluster, static_first(members))
+
+
+def static_first(members):
+    return sorted(members, key=lambda member: member.group_instance_id is None)
+
+
+ASSIGNORS = {"range": Range, "roundrobin": RoundRobin, "cooperative-sticky": CooperativeStickyAssignor}
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self, member, consumer, commit):
+        self.member = member
+        self.consumer = consumer
+        self.commit = commit
+
+    def on_partitions_revoked(self, revoked):
+        self.commit()
+        self.member.lost([one.partition for one in revoked])
+
+    def on_partitions_lost(self, lost):
+        self.member.lost([one.partition for one in lost])
+
+    def on_partitions_assigned(self, assigned):
+        self.member.gained(self.consumer.group_metadata().generation_id, [one.partition for one in assigned])
+
+
+def group(options):
+    member = journal.Member(options)
+    consumer = KafkaConsumer(
+        **settings(options), group_id=options.group, group_instance_id=options.instance, enable_auto_commit=False,
+        auto_offset_reset="earliest", session_timeout_ms=options.session,
+        heartbeat_interval_ms=options.session // journal.HEARTBEATS_IN_SESSION,
+        partition_assignment_strategy=[ASSIGNORS[options.assignor]],
+    )
+
+    def commit():
+        member.commit(lambda offsets: consumer.commit(
+            {TopicPartition(options.topic, partition): OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}, 10_000))
+
+    consumer.subscribe([options.topic], listener=Listener(member, consumer, commit))
+    while not member.stopping:
+        try:
+            batches = consumer.poll(100, max_records=200)
+        except KafkaConnectionError:
+            # It does not wait for a broker that is away for long.
+            time.sleep(0.1)
+            continue
+        member.got((record.partition, record.offset, record.value) for batch in batches.values() for record in batch)
+        commit()
+    consumer.close()
+    member.left()
 
 
 if __name__ == "__main__":

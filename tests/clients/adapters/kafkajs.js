@@ -1,7 +1,7 @@
-// KafkaJS, as a producer: see common.py for the command line.
+// KafkaJS, as a producer and as a member of a group: see common.py for the command line.
 'use strict'
 const fs = require('fs')
-const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
+const { Kafka, CompressionTypes, CompressionCodecs, PartitionAssigners, logLevel } = require('kafkajs')
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
 const BLOCK_SIZE = 1 << 20
@@ -69,7 +69,81 @@ async function send (producer) {
   }
 }
 
+// A member of a group, with the journal that journal.py describes. The client does not tell its generation.
+async function group () {
+  const journal = fs.openSync(options.journal, 'a')
+  const write = (...lines) => {
+    const now = process.hrtime.bigint() / 1000n
+    fs.writeSync(journal, lines.map(line => `${now} ${line}\n`).join(''))
+  }
+  const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 }
+  const kafka = new Kafka({ brokers: [options.bootstrap], logLevel: logLevel.NOTHING, retry })
+  // Its own assigner is what others call roundrobin, under another name.
+  const named = all => ({ ...PartitionAssigners.roundRobin(all), name: options.assignor })
+  const session = Number(options.session)
+  let owned = []
+  const lost = () => {
+    if (owned.length > 0) write(`lost ${owned.join(',')}`)
+    owned = []
+  }
+  let consumer
+  let stopping = false
+  process.on('SIGTERM', async () => {
+    stopping = true
+    await consumer.disconnect()
+    write('left')
+    process.exit(0)
+  })
+
+  async function start () {
+    consumer = kafka.consumer({
+      groupId: options.group, sessionTimeout: session, heartbeatInterval: Math.floor(session / 6), rebalanceTimeout: 30000,
+      partitionAssigners: [named], retry, maxWaitTimeInMs: 100
+    })
+    // Not at REBALANCING: when it cannot join then, the client goes on with what it has.
+    consumer.on(consumer.events.GROUP_JOIN, event => {
+      lost()
+      owned = [...event.payload.memberAssignment[options.topic] ?? []].sort((a, b) => a - b)
+      const all = owned.join(',') || '-'
+      write(`gained - ${all} ${all}`)
+    })
+    consumer.on(consumer.events.CRASH, event => {
+      console.error(event.payload.error)
+      // What it takes for final, such as a coordinator that went away as it was asked for, is the program's to get over.
+      if (!event.payload.restart && !stopping) {
+        lost()
+        consumer.disconnect().then(start, fail)
+      }
+    })
+    await consumer.connect()
+    await consumer.subscribe({ topic: options.topic, fromBeginning: true })
+    await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch })
+  }
+
+  async function eachBatch ({ batch, resolveOffset, heartbeat, commitOffsetsIfNecessary, isRunning, isStale }) {
+    if (!isRunning() || isStale()) return
+    const { partition, messages } = batch
+    write(...messages.map(message => `got ${partition} ${message.offset} ${message.value}`))
+    const next = String(BigInt(messages[messages.length - 1].offset) + 1n)
+    write(`committing ${partition}:${next}`)
+    try {
+      await commitOffsetsIfNecessary({ topics: [{ topic: options.topic, partitions: [{ partition, offset: next }] }] })
+    } catch (error) {
+      write(`refused ${partition}:${next} ${error.type ?? error.name}`)
+      // The client reads the batch again, or joins again.
+      if (owned.includes(partition)) write(`lost ${partition}`, `gained - ${partition} ${owned.join(',')}`)
+      throw error
+    }
+    write(`committed ${partition}:${next}`)
+    resolveOffset(messages[messages.length - 1].offset)
+    await heartbeat()
+  }
+
+  await start()
+}
+
 async function main () {
+  if (command === 'group') return group()
   const kafka = new Kafka({ brokers: [options.bootstrap], logLevel: logLevel.ERROR, retry: { retries: 0 } })
   const producer = kafka.producer()
   await producer.connect()
@@ -77,7 +151,9 @@ async function main () {
   await producer.disconnect()
 }
 
-main().catch(error => {
+function fail (error) {
   console.error(error)
   process.exit(1)
-})
+}
+
+main().catch(fail)

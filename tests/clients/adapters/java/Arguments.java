@@ -31,6 +31,10 @@ final class Arguments {
         return value;
     }
 
+    boolean has(String name) {
+        return options.containsKey(name);
+    }
+
     int partitions() {
         return Integer.parseInt(get("--partitions"));
     }

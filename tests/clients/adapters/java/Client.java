@@ -62,6 +62,7 @@ public final class Client {
         properties.put("bootstrap.servers", arguments.get("--bootstrap"));
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
+        if (arguments.has("--isolation")) properties.put("isolation.level", arguments.get("--isolation"));
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
@@ -104,9 +105,12 @@ public final class Client {
             for (int partition = 0; partition < arguments.partitions(); partition++) partitions.add(new TopicPartition(topic, partition));
             consumer.assign(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            long silentSince = System.nanoTime();
+            // The end may be a control record, which does not come.
             while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
-                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofSeconds(30));
-                if (records.isEmpty()) throw new IllegalStateException("nothing came for 30 seconds");
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofSeconds(1));
+                if (!records.isEmpty()) silentSince = System.nanoTime();
+                else if (System.nanoTime() - silentSince > 30_000_000_000L) throw new IllegalStateException("nothing came for 30 seconds");
                 for (ConsumerRecord<byte[], byte[]> record : records) sink.take(record);
             }
         }
