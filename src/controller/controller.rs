@@ -416,15 +416,16 @@ impl Controller {
             let mut batch = Batch::default();
             let knowing = |broker: &BrokerId| !self.settled || !greeted.contains(broker);
             batch.tell(self.brokers.keys().copied().filter(knowing));
+            if !self.settled {
+                // Kafka names no partition here: clients of a broker that knows none yet are told that their topics do not
+                // exist, and some ask again minutes later.
+                self.mention_all(&mut batch);
+            }
             self.send(batch, requests);
         }
         if self.settled && !greeted.is_empty() {
             let mut batch = Batch::default();
-            for (name, topic) in &self.topics {
-                for index in topic.partitions.keys() {
-                    self.mention(&mut batch, &TopicPartition::new(Arc::clone(name), *index));
-                }
-            }
+            self.mention_all(&mut batch);
             batch.tell(greeted);
             self.send(batch, requests);
         }
@@ -439,6 +440,14 @@ impl Controller {
             topic_id: &topic_id,
         };
         batch.into_requests(&sender, requests);
+    }
+
+    fn mention_all(&self, batch: &mut Batch) {
+        for (name, topic) in &self.topics {
+            for index in topic.partitions.keys() {
+                self.mention(batch, &TopicPartition::new(Arc::clone(name), *index));
+            }
+        }
     }
 
     /// Puts the partition into the batch's UpdateMetadata.

@@ -252,7 +252,7 @@ fn a_new_controller_tells_everyone_what_is() {
     expect![[r#"
         set t-0 leader 1 epoch 1 isr 1
         set u-0 leader -1 epoch 1 isr 2
-          to 1: know brokers 1 []
+          to 1: know brokers 1 [t-0 leader 1 offline 2; u-0 leader 2 offline 2]
           to 1: lead [t-0 leader 1 epoch 1 isr 1]
           to 1: know brokers 1 [t-0 leader 1 offline 2; u-0 leader -1 offline 2]
     "#]]

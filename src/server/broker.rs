@@ -1,8 +1,11 @@
 //! The broker: what its handlers share, and what the request loop calls.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
 use common::{
@@ -20,12 +23,16 @@ use replication::{
     fetch_session::SessionCache, partition::Partition, replica_manager::ReplicaManager,
 };
 use storage::log_manager::LogManager;
+use tokio::sync::watch;
 use zk::store::ZkStore;
 
 use crate::{
     controller::ControllerHandle, groups::BrokerGroups, handlers, metrics::BrokerMetrics,
     producer_ids::ProducerIds, topic_configs::TopicConfigs, transactions::BrokerTransactions,
 };
+
+/// How long a question about the cluster waits for the first word of a controller.
+const METADATA_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A running broker, as its handlers see it. Never changes but through what it holds.
 pub(crate) struct Broker {
@@ -36,6 +43,8 @@ pub(crate) struct Broker {
     pub logs: Arc<LogManager>,
     pub replicas: Arc<ReplicaManager>,
     pub metadata: Arc<MetadataCache>,
+    /// Whether a controller has told of the cluster.
+    pub metadata_known: watch::Receiver<bool>,
     pub topic_configs: Arc<TopicConfigs>,
     pub fetch_sessions: SessionCache,
     pub producer_ids: ProducerIds,
@@ -89,6 +98,15 @@ impl Broker {
     /// Version of the `/feature` znode, which ApiVersions tells.
     pub(crate) fn features_epoch(&self) -> i64 {
         self.features_epoch.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a controller has told of the cluster, but not for long: a broker that was just started knows of no topic,
+    /// and clients that are told so give up, or ask again minutes later. Kafka tells them so.
+    pub(crate) async fn wait_for_metadata(&self) {
+        let mut known = self.metadata_known.clone();
+        let told = known.wait_for(|is_known| *is_known);
+        // Without a controller the answer is what this broker knows: nothing.
+        let _ = tokio::time::timeout(METADATA_WAIT_MAX, told).await;
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.

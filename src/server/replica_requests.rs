@@ -21,7 +21,7 @@ use replication::{
     replica_manager::{LeaderAndIsr, ReplicaManager},
     topic_settings::TopicSettings,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 use zk::store::ZkStore;
@@ -37,6 +37,8 @@ use crate::{
 pub(crate) struct ReplicaRequests {
     pub replicas: Arc<ReplicaManager>,
     pub metadata: Arc<MetadataCache>,
+    /// Set once a controller has told of the cluster.
+    pub metadata_known: watch::Sender<bool>,
     pub topic_configs: Arc<TopicConfigs>,
     pub groups: Arc<BrokerGroups>,
     pub transactions: Arc<BrokerTransactions>,
@@ -80,6 +82,7 @@ impl ReplicaRequests {
             Body::LeaderAndIsr(told) => self.lead_and_follow(told).await,
             Body::UpdateMetadata(update) => {
                 let gone = self.metadata.apply(&update);
+                self.metadata_known.send_replace(true);
                 if !gone.is_empty() {
                     self.groups.partitions_deleted(&gone);
                 }

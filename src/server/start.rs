@@ -261,7 +261,9 @@ async fn start(
     let (transactions, effects) =
         BrokerTransactions::new(id, config.clone(), metadata.clone(), stop.clone());
     let transactions = Arc::new(transactions);
+    let (metadata_told, metadata_known) = tokio::sync::watch::channel(false);
     let requests = ReplicaRequests {
+        metadata_known: metadata_told,
         groups: groups.clone(),
         transactions: transactions.clone(),
         replicas: replicas.clone(),
@@ -301,6 +303,7 @@ async fn start(
         logs: logs.clone(),
         replicas,
         metadata,
+        metadata_known,
         topic_configs,
         fetch_sessions: SessionCache::new(slots),
         controller,

@@ -93,3 +93,23 @@ async fn a_broker_stops_cleanly_while_zookeeper_is_away() {
     timeout(PATIENCE, running.stop()).await.expect("it stops");
     assert!(folder.path().join("data/.kafka_cleanshutdown").exists());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_was_just_started_knows_its_topics() {
+    let (zookeeper, folder) = (FakeZooKeeper::new(), TempDir::new().unwrap());
+    for round in 0..10 {
+        let (running, _store) = start(&zookeeper, &folder).await;
+        let address = running.local_address("PLAINTEXT").unwrap();
+        let bootstrap = ("bootstrap.servers".to_owned(), address.to_string());
+        let config = ConnectionConfig::admin(&Properties::from([bootstrap])).unwrap();
+        let admin = Admin::open(config).await.unwrap();
+        // Asked as soon as the broker listens, and once: a client that hears of no topic may ask again minutes later.
+        let topics = admin.list_topics().await.unwrap();
+        assert_eq!(topics.len(), round, "{topics:?}");
+        let name = format!("topic-{round}");
+        let topic = NewTopic { name, partition_count: Some(2), ..NewTopic::default() };
+        let created = admin.create_topics(&[topic]).await.unwrap();
+        created.into_values().for_each(|result| result.unwrap());
+        running.stop().await;
+    }
+}

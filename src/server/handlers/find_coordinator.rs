@@ -90,6 +90,7 @@ async fn find(
         SHARE if ctx.api_version >= SHARES => return Err(ErrorCode::CoordinatorNotAvailable),
         _ => return Err(ErrorCode::InvalidRequest),
     };
+    broker.wait_for_metadata().await;
     let snapshot = broker.metadata.snapshot();
     if snapshot.topic(topic).is_none() {
         // The topic is made at its first use; the client comes again.

@@ -39,6 +39,7 @@ pub(crate) async fn handle(
         Ok(wanted) => wanted,
         Err(error) => return refused(ctx.api_version, &request, error),
     };
+    broker.wait_for_metadata().await;
     let snapshot = broker.metadata.snapshot();
     let (mut topics, missing) = known_topics(ctx, &snapshot, wanted);
     let may_create = broker.config.auto_create_topics_enable && allows_creation(ctx, &request);
