@@ -313,18 +313,20 @@ impl ProducerStates {
                 lowest,
             });
         }
-        let Some(producer) = known else { return Ok(()) };
         if let Some(marker) = batch.marker {
-            if marker.coordinator_epoch < producer.coordinator_epoch {
+            // That none is known is an epoch as well: Kafka's -1.
+            let current = known.map_or(-1, |producer| producer.coordinator_epoch);
+            if marker.coordinator_epoch < current {
                 return Err(ProducerError::CoordinatorFenced {
                     producer_id,
                     offset,
                     epoch: marker.coordinator_epoch,
-                    current: producer.coordinator_epoch,
+                    current,
                 });
             }
             return Ok(());
         }
+        let Some(producer) = known else { return Ok(()) };
         if origin == Origin::Client {
             check_sequence(producer, batch)?;
         }
@@ -612,6 +614,12 @@ mod tests {
         assert_eq!(states.first_unstable_offset(), Some(Offset(10)));
         states.forget_replicated(Offset(13));
         assert_eq!(states.first_unstable_offset(), None);
+        let nobody = Marker { abort: true, coordinator_epoch: -2 };
+        let nobody = ProducerBatch { marker: Some(nobody), ..end };
+        assert!(matches!(
+            ProducerStates::default().check(&nobody, Origin::Coordinator, None),
+            Err(ProducerError::CoordinatorFenced { current: -1, .. })
+        ));
         let zombie = Marker { abort: true, coordinator_epoch: 2 };
         let zombie = ProducerBatch { marker: Some(zombie), ..end };
         assert!(matches!(

@@ -56,7 +56,7 @@ pub struct ListFilter {
     pub running_longer_than: Option<Duration>,
 }
 
-/// Reads the states of a request: what to filter by, and the names that are no states, for the response.
+/// Reads the states of a request: what to filter by, and the names that are no states, each once, for the response.
 /// Names that are all unknown filter everything out.
 pub fn parse_states(names: &[String]) -> (Option<BTreeSet<TransactionState>>, Vec<String>) {
     let state_of =
@@ -64,8 +64,8 @@ pub fn parse_states(names: &[String]) -> (Option<BTreeSet<TransactionState>>, Ve
     let states = names.iter().filter_map(|name| state_of(name)).collect();
     let is_unknown =
         |name: &&String| state_of(name).is_none() && !UNSTORED_STATES.contains(&name.as_str());
-    let unknown = names.iter().filter(is_unknown).cloned().collect();
-    ((!names.is_empty()).then_some(states), unknown)
+    let unknown: BTreeSet<&String> = names.iter().filter(is_unknown).collect();
+    ((!names.is_empty()).then_some(states), unknown.into_iter().cloned().collect())
 }
 
 impl TransactionCoordinator {

@@ -628,7 +628,7 @@ fn transactions_are_described_and_listed() {
         9s list
         9s list Ongoing Empty
         9s list Dead Nonsense
-        9s list Nonsense
+        9s list Nonsense Nonsense
         9s list 6 7
         9s list 6 Ongoing
         9s list >5s

@@ -7,18 +7,18 @@ use std::collections::{HashMap, HashSet};
 use common::{
     error_code::ErrorCode,
     ids::{ProducerEpoch, ProducerId},
-    topic::TopicPartition,
+    topic::{TopicPartition, is_internal},
 };
 use futures_util::future::join_all;
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, TopicName,
     add_partitions_to_txn_request::{AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction},
     add_partitions_to_txn_response::{
         AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
     },
 };
 
-use crate::{broker::Broker, errors, request_context::RequestContext};
+use crate::{broker::Broker, errors, handlers::text, request_context::RequestContext};
 
 /// First version that knows PRODUCER_FENCED.
 const FENCED: i16 = 2;
@@ -69,9 +69,13 @@ async fn add_or_verify(
     let is_known = |partition: &TopicPartition| {
         snapshot.partition(&partition.topic, partition.partition).is_some()
     };
-    if !partitions.iter().all(is_known) {
-        // One that does not exist fails the others as well.
-        return results(&transaction.topics, |partition| match is_known(partition) {
+    // Clients have no business in internal topics.
+    let is_forbidden =
+        |partition: &TopicPartition| version < BATCHED && is_internal(&partition.topic);
+    if partitions.iter().any(|partition| is_forbidden(partition) || !is_known(partition)) {
+        // One that cannot be added fails the others as well.
+        return grouped(&partitions, |partition| match is_known(partition) {
+            _ if is_forbidden(partition) => ErrorCode::TopicAuthorizationFailed,
             true => ErrorCode::OperationNotAttempted,
             false => ErrorCode::UnknownTopicOrPartition,
         });
@@ -83,11 +87,11 @@ async fn add_or_verify(
     if transaction.verify_only {
         let asked = partitions.clone();
         let codes = transactions.verify_here(transactional_id, producer, asked).await;
-        let codes: HashMap<_, _> = partitions.into_iter().zip(codes).collect();
+        let codes: HashMap<_, _> = partitions.iter().zip(codes).collect();
         let code_of = |partition: &TopicPartition| {
             codes.get(partition).copied().unwrap_or(ErrorCode::UnknownServerError)
         };
-        return results(&transaction.topics, code_of);
+        return grouped(&partitions, code_of);
     }
     let error = transactions.add_partitions(transactional_id, producer, partitions).await;
     let error = match version {
@@ -95,6 +99,27 @@ async fn add_or_verify(
         _ => errors::without_producer_fenced(error),
     };
     results(&transaction.topics, |_| error)
+}
+
+/// A result for each partition, and each topic, once. Source: `AddPartitionsToTxnResponse.resultForTransaction`.
+fn grouped(
+    partitions: &[TopicPartition],
+    code_of: impl Fn(&TopicPartition) -> ErrorCode,
+) -> Vec<AddPartitionsToTxnTopicResult> {
+    let mut topics: Vec<AddPartitionsToTxnTopicResult> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for partition in partitions {
+        let place = *places.entry(&partition.topic).or_insert(topics.len());
+        if place == topics.len() {
+            let name = TopicName(text(&partition.topic));
+            topics.push(AddPartitionsToTxnTopicResult::default().with_name(name));
+        }
+        let result = AddPartitionsToTxnPartitionResult::default()
+            .with_partition_index(partition.partition)
+            .with_partition_error_code(code_of(partition).code());
+        topics[place].results_by_partition.push(result);
+    }
+    topics
 }
 
 /// A result for each partition as the request names it.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use common::error_code::ErrorCode;
+use common::{error_code::ErrorCode, topic::TopicPartition};
+use group_coordinator::event::OffsetToCommit;
 use kafka_protocol::{
     messages::{
         OffsetCommitResponse, OffsetDeleteResponse, TopicName, TxnOffsetCommitResponse,
@@ -14,6 +15,22 @@ use kafka_protocol::{
     },
     protocol::StrBytes,
 };
+
+/// Each partition once, with what was said of it last. Source: `GroupCoordinatorAdapter.commitOffsets`.
+pub(crate) fn last_of_each(offsets: Vec<OffsetToCommit>) -> Vec<OffsetToCommit> {
+    let mut places: HashMap<TopicPartition, usize> = HashMap::with_capacity(offsets.len());
+    let mut last: Vec<OffsetToCommit> = Vec::with_capacity(offsets.len());
+    for offset in offsets {
+        match places.get(&offset.topic_partition) {
+            Some(place) => last[*place] = offset,
+            None => {
+                places.insert(offset.topic_partition.clone(), last.len());
+                last.push(offset);
+            }
+        }
+    }
+    last
+}
 
 /// Collects a code for each partition; topics stand in the order of their first one.
 #[derive(Default)]
@@ -71,5 +88,31 @@ impl CommitAnswers {
             OffsetDeleteResponseTopic::default().with_name(name).with_partitions(each.collect())
         });
         OffsetDeleteResponse::default().with_topics(topics.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::ids::{LeaderEpoch, Offset, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_last_of_a_partition_counts() {
+        let offset = |topic: &str, partition: i32, offset: i64| OffsetToCommit {
+            topic_partition: TopicPartition::new(topic, partition),
+            offset: Offset(offset),
+            leader_epoch: LeaderEpoch(0),
+            metadata: String::new(),
+            commit_timestamp: Timestamp(0),
+            expire_timestamp: None,
+        };
+        let said = vec![offset("a", 0, 1), offset("a", 1, 2), offset("b", 0, 3), offset("a", 0, 4)];
+        let kept = last_of_each(said);
+        let shown: Vec<_> = kept
+            .iter()
+            .map(|one| (&*one.topic_partition.topic, one.topic_partition.partition, one.offset.0))
+            .collect();
+        assert_eq!(shown, [("a", 0, 4), ("a", 1, 2), ("b", 0, 3)]);
     }
 }

@@ -17,7 +17,10 @@ use zk::consumer_offsets;
 
 use crate::{
     broker::Broker,
-    handlers::{committed::CommitAnswers, text_of},
+    handlers::{
+        committed::{CommitAnswers, last_of_each},
+        text_of,
+    },
     request_context::RequestContext,
 };
 
@@ -52,6 +55,10 @@ pub(crate) async fn handle(
                 expire_timestamp,
             });
         }
+    }
+    // ZooKeeper is written to for each one; a coordinator is told of each partition once.
+    if ctx.api_version > 0 {
+        offsets = last_of_each(offsets);
     }
     let names: Vec<_> = offsets.iter().map(|one| one.topic_partition.clone()).collect();
     let errors = match (offsets.is_empty(), ctx.api_version) {

@@ -21,6 +21,9 @@ pub(crate) async fn handle(broker: &Broker, request: OffsetDeleteRequest) -> Off
             }
         }
     }
+    // The coordinator is told of each once.
+    partitions.sort_unstable();
+    partitions.dedup();
     if request.group_id.is_empty() {
         return refused(ErrorCode::InvalidGroupId);
     }

@@ -74,18 +74,21 @@ fn fetch(
     topics: Option<&[OffsetFetchRequestTopics]>,
     stable: bool,
 ) -> Result<Vec<FetchedOffset>, ErrorCode> {
-    let partitions = topics.map(|topics| {
-        let mut partitions: Vec<TopicPartition> = topics.iter().flat_map(named).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
-        partitions
-    });
+    let partitions = topics.map(named);
     broker.groups.look(group, |groups| groups.fetch_offsets(group, partitions.as_deref(), stable))
 }
 
-fn named(topic: &OffsetFetchRequestTopics) -> impl Iterator<Item = TopicPartition> {
-    let name: std::sync::Arc<str> = (&**topic.name).into();
-    topic.partition_indexes.iter().map(move |index| TopicPartition::new(name.clone(), *index))
+/// The partitions of a request, each once.
+fn named(topics: &[OffsetFetchRequestTopics]) -> Vec<TopicPartition> {
+    let of_topic = |topic: &OffsetFetchRequestTopics| {
+        let name: std::sync::Arc<str> = (&**topic.name).into();
+        let partition = move |index: &i32| TopicPartition::new(name.clone(), *index);
+        topic.partition_indexes.iter().map(partition).collect::<Vec<_>>()
+    };
+    let mut partitions: Vec<TopicPartition> = topics.iter().flat_map(of_topic).collect();
+    partitions.sort_unstable();
+    partitions.dedup();
+    partitions
 }
 
 async fn from_zookeeper(
@@ -94,7 +97,7 @@ async fn from_zookeeper(
     topics: &[OffsetFetchRequestTopics],
 ) -> Vec<FetchedOffset> {
     let mut fetched = Vec::new();
-    for name in topics.iter().flat_map(named) {
+    for name in named(topics) {
         let known = broker.metadata.load().partition(&name.topic, name.partition).is_some();
         let found = if known {
             consumer_offsets::get(&*broker.zk, group, &name.topic, name.partition).await

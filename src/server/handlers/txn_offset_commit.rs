@@ -16,7 +16,10 @@ use kafka_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use crate::{
     broker::Broker,
     errors,
-    handlers::{committed::CommitAnswers, text_of},
+    handlers::{
+        committed::{CommitAnswers, last_of_each},
+        text_of,
+    },
     request_context::RequestContext,
 };
 
@@ -54,6 +57,7 @@ pub(crate) async fn handle(
     if offsets.is_empty() {
         return answers.transactional_response();
     }
+    let offsets = last_of_each(offsets);
     let names: Vec<_> = offsets.iter().map(|one| one.topic_partition.clone()).collect();
     let committed = commit(broker, ctx, &request, offsets).await;
     let errors = committed.unwrap_or_else(|error| vec![error; names.len()]);

@@ -31,8 +31,14 @@ pub(crate) async fn handle(
     broker: &Broker,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
-    let each = request.markers.iter().map(|marker| write(broker, marker));
-    let written = join_all(each).await;
+    let written = if request.markers.iter().any(|marker| is_impossible(broker, marker)) {
+        // Kafka fails on all of them when it comes to the one.
+        let error = ErrorCode::UnknownServerError;
+        let fail = |marker| partitions_of(marker).into_iter().map(|partition| (partition, error));
+        request.markers.iter().map(|marker| fail(marker).collect()).collect()
+    } else {
+        join_all(request.markers.iter().map(|marker| write(broker, marker))).await
+    };
     // The answer has each producer once, and the later marker has the last word on a partition.
     let mut producers: Vec<(messages::ProducerId, Vec<TopicPartition>)> = Vec::new();
     let mut places: HashMap<messages::ProducerId, usize> = HashMap::new();
@@ -60,7 +66,19 @@ pub(crate) async fn handle(
     WriteTxnMarkersResponse::default().with_markers(markers.collect())
 }
 
-async fn write(broker: &Broker, wanted: &WritableTxnMarker) -> Vec<(TopicPartition, ErrorCode)> {
+/// Whether a marker would have to be written for no producer, or no epoch, which no batch can say.
+/// Source: `MemoryRecordsBuilder.validateProducerState`.
+fn is_impossible(broker: &Broker, marker: &WritableTxnMarker) -> bool {
+    let producer = (ProducerId(marker.producer_id.0), ProducerEpoch(marker.producer_epoch));
+    let is_nobody = producer.0 == ProducerId::NONE || producer.1 == ProducerEpoch::NONE;
+    let is_here = |partition: &TopicPartition| {
+        broker.hosted_partition(&partition.topic, partition.partition).is_ok()
+    };
+    is_nobody && partitions_of(marker).iter().any(is_here)
+}
+
+/// The partitions of a marker, each once.
+fn partitions_of(wanted: &WritableTxnMarker) -> Vec<TopicPartition> {
     let mut seen = HashSet::new();
     let mut partitions = Vec::new();
     for topic in &wanted.topics {
@@ -71,6 +89,11 @@ async fn write(broker: &Broker, wanted: &WritableTxnMarker) -> Vec<(TopicPartiti
             }
         }
     }
+    partitions
+}
+
+async fn write(broker: &Broker, wanted: &WritableTxnMarker) -> Vec<(TopicPartition, ErrorCode)> {
+    let partitions = partitions_of(wanted);
     let marker = Marker {
         producer_id: ProducerId(wanted.producer_id.0),
         producer_epoch: ProducerEpoch(wanted.producer_epoch),
