@@ -20,6 +20,7 @@ use network::server::{BindError, SocketServer};
 use parking_lot::Mutex;
 use replication::{fetch_session::SessionCache, replica_manager::ReplicaManager};
 use storage::{
+    cleaner::{Cleaner, CleanerOptions},
     log_manager::{Intervals, LogManager, LogManagerOptions, StartError as LogsError},
     log_manager_load::LoadProgress,
     maintenance::Background,
@@ -123,6 +124,7 @@ pub struct Running {
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     background: Background,
+    cleaner: Option<Cleaner>,
 }
 
 impl Running {
@@ -184,8 +186,11 @@ impl Running {
                 task.abort();
             }
         }
-        let (logs, background) = (self.broker.logs.clone(), self.background);
+        let (logs, background, cleaner) = (self.broker.logs.clone(), self.background, self.cleaner);
         let closed = tokio::task::spawn_blocking(move || {
+            if let Some(cleaner) = cleaner {
+                cleaner.stop();
+            }
             background.stop();
             logs.close();
         });
@@ -257,7 +262,8 @@ async fn start(
     };
     registrar.register().await?;
 
-    let groups = Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
+    let groups =
+        Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
     let (transactions, effects) =
         BrokerTransactions::new(id, config.clone(), metadata.clone(), stop.clone());
     let transactions = Arc::new(transactions);
@@ -313,10 +319,18 @@ async fn start(
     });
     tasks.push(tokio::spawn(watch::features(broker.clone(), stop.clone())));
     tasks.push(tokio::spawn(transactions::carry_out(broker.clone(), effects, stop.clone())));
+    let cleaner = match broker.config.log_cleaner_enable {
+        true => {
+            let options = cleaner_options(&broker.config);
+            let started = Cleaner::start(logs.clone(), options, registry);
+            Some(started.map_err(StartError::Thread)?)
+        }
+        false => None,
+    };
     let background = Background::start(logs).map_err(StartError::Thread)?;
     network.start(Arc::new(Requests(broker.clone())))?;
     info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");
-    Ok(Running { broker, network, stop, tasks, background })
+    Ok(Running { broker, network, stop, tasks, background, cleaner })
 }
 
 /// Finds out who this broker is, and that its directories are its own.
@@ -387,6 +401,19 @@ async fn load_logs(
                 info!(target: "kafka.log.LogManager", "loading logs: {loaded} of {total}");
             }
         }
+    }
+}
+
+fn cleaner_options(config: &BrokerConfig) -> CleanerOptions {
+    let count = |value: i32| usize::try_from(value).unwrap_or(0);
+    let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+    CleanerOptions {
+        threads: count(config.log_cleaner_threads),
+        dedupe_buffer_bytes: unsigned(config.log_cleaner_dedupe_buffer_size),
+        load_factor: config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes: count(config.log_cleaner_io_buffer_size),
+        bytes_per_second_max: config.log_cleaner_io_max_bytes_per_second,
+        backoff: Duration::from_millis(unsigned(config.log_cleaner_backoff_ms)),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn on_steps(observe: Option<Box<dyn FnMut()>>) {
     STEPS.set(observe);
 }
 
-/// Called before each rename of a segment's file.
+/// Called before compaction writes or renames a file, and before each rename of a segment's file.
 pub(crate) fn before_step() {
     let observe = STEPS.take();
     if let Some(mut observe) = observe {

@@ -186,7 +186,9 @@ fn floor(work: &Work, shape: Shape) -> Result<Measured, String> {
         Kind::Fetch => requests::fetch("floor", 0, 0, 1 << 20),
         Kind::Metadata => requests::metadata("floor"),
         Kind::ApiVersions => requests::api_versions(),
-        Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction => groups::commit("floor", "floor"),
+        Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction => {
+            groups::commit("floor", "floor")
+        }
     };
     let bytes = if work.kind == Kind::Fetch { SENDFILE_BYTES as u64 } else { frame.len() as u64 };
     median(|| {
@@ -299,16 +301,21 @@ fn many_groups(options: &Options) -> Result<(), String> {
             let cpu = cpu_of(target.pid);
             let took = groups::join_together(target.address, &format!("many-{round}"), MEMBERS)?;
             let each = cpu_of(target.pid).since(cpu).total() * 1e3 / MEMBERS as f64;
-            println!("| {MEMBERS} members join | {name} | {} ms after the last request, {each:.2} CPU-ms each |", took.as_millis());
+            println!(
+                "| {MEMBERS} members join | {name} | {} ms after the last request, {each:.2} CPU-ms each |",
+                took.as_millis()
+            );
         }
-        let members = (0..GROUPS).map(|index| {
-            groups::join_alone(target.address, &format!("one-{index}"))
-        });
+        let members =
+            (0..GROUPS).map(|index| groups::join_alone(target.address, &format!("one-{index}")));
         let members = members.collect::<Result<Vec<_>, _>>()?;
         let (cpu, began) = (cpu_of(target.pid), clock::now());
         groups::idle_groups(target.address, &members, Duration::from_secs(12))?;
         let share = cpu_of(target.pid).since(cpu).total() / began.elapsed().as_secs_f64();
-        println!("| {GROUPS} groups of one, a heartbeat each 3 s | {name} | {:.1} % CPU |", share * 100.0);
+        println!(
+            "| {GROUPS} groups of one, a heartbeat each 3 s | {name} | {:.1} % CPU |",
+            share * 100.0
+        );
     }
     Ok(())
 }

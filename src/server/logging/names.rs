@@ -11,6 +11,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("server", "kafka.server.KafkaServer"),
     ("server::handlers", "kafka.server.KafkaApis"),
     ("storage", "kafka.log.LogManager"),
+    ("storage::cleaner", "kafka.log.LogCleaner"),
     ("zk", "kafka.zookeeper.ZooKeeperClient"),
     ("zookeeper", "org.apache.zookeeper.server.ZooKeeperServer"),
     ("zookeeper_client", "org.apache.zookeeper.ClientCnxn"),

@@ -7,7 +7,7 @@ use common::{
     clock,
     ids::{Offset, Timestamp},
 };
-use record::{compression::DECOMPRESSED_BYTES_MAX, entry::EntryHeader, records::records};
+use record::{compression::DECOMPRESSED_BYTES_MAX, records::records};
 
 use super::{
     CleanError,
@@ -81,11 +81,14 @@ pub(crate) fn clean(
         }
         CleanError::Damaged { .. } | CleanError::Aborted => true,
     };
-    let cleaned_to =
-        cleaned.map_err(|error| match is_trouble(&error) && !cleaning.is_under_way() {
-            true => CleanError::Aborted,
-            false => error,
-        })?;
+    let cleaned_to = cleaned.map_err(|error| {
+        if !is_trouble(&error) {
+            return error;
+        }
+        // Whoever is changing the files has changed the log's memory, too, once the lock is free.
+        drop(log.writer.lock());
+        if cleaning.is_under_way() { error } else { CleanError::Aborted }
+    })?;
     let state = log.state.lock();
     log.cleaning.lock().set_cleaned_to(Some(cleaned_to.min(state.active().base)));
     drop(state);

@@ -1,4 +1,4 @@
-//! The last offset of each key, in memory whose size is fixed beforehand. Source: `SkimpyOffsetMap`.
+//! The last offset of each key, in memory that has a limit. Source: `SkimpyOffsetMap`.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -6,6 +6,10 @@ use common::ids::Offset;
 
 /// Bytes of one key's place, as in Kafka: a hash of 16 bytes and an offset.
 pub(crate) const BYTES_PER_KEY: u64 = 24;
+/// Places that a map begins with, if it may have so many.
+const SLOTS_MIN: usize = 4096;
+/// By how much a map grows.
+const GROWTH: usize = 4;
 
 /// A key's hash and its offset plus one; all zeros for no key.
 type Slot = [u64; 3];
@@ -14,6 +18,8 @@ type Slot = [u64; 3];
 /// keys of one hash, one of which would then be lost.
 pub(crate) struct OffsetMap {
     slots: Vec<Slot>,
+    slots_max: usize,
+    load_factor: f64,
     hashers: [RandomState; 2],
     count: usize,
     count_max: usize,
@@ -22,38 +28,55 @@ pub(crate) struct OffsetMap {
 
 impl OffsetMap {
     /// A map for `keys` keys, or for as many as `bytes` bytes hold when they are filled up to `load_factor`; for one
-    /// at least. Memory is taken as it fills.
+    /// at least. It begins small; while it grows it takes a quarter more for a moment.
     pub(crate) fn new(keys: u64, bytes: u64, load_factor: f64) -> OffsetMap {
         let load_factor = load_factor.clamp(0.01, 1.0);
         let wanted = (keys as f64 / load_factor).ceil() as u64;
-        let slots = usize::try_from(wanted.min(bytes / BYTES_PER_KEY)).unwrap_or(usize::MAX).max(2);
-        // One place stays free, where the search for a key that is not there ends.
-        let count_max = ((slots as f64 * load_factor) as usize).clamp(1, slots - 1);
-        OffsetMap {
-            slots: vec![[0; 3]; slots],
+        let slots_max = usize::try_from(wanted.min(bytes / BYTES_PER_KEY)).unwrap_or(usize::MAX);
+        let slots_max = slots_max.max(2);
+        let mut map = OffsetMap {
+            slots: Vec::new(),
+            slots_max,
+            load_factor,
             hashers: [RandomState::new(), RandomState::new()],
             count: 0,
-            count_max,
+            count_max: 0,
             last_offset: Offset::NONE,
+        };
+        map.resize(slots_max.min(SLOTS_MIN));
+        map
+    }
+
+    fn resize(&mut self, slots: usize) {
+        let old = std::mem::replace(&mut self.slots, vec![[0; 3]; slots]);
+        // One place stays free, where the search for a key that is not there ends.
+        self.count_max = ((slots as f64 * self.load_factor) as usize).clamp(1, slots - 1);
+        for slot in old.into_iter().filter(|slot| slot[2] != 0) {
+            let (index, _) = self.find([slot[0], slot[1]]);
+            self.slots[index] = slot;
         }
     }
 
     /// Notes a key's offset, in the place of an earlier one; false where the map has no room for a new key.
     pub(crate) fn put(&mut self, key: &[u8], offset: Offset) -> bool {
-        let (index, is_known) = self.find(key);
+        let hash = self.hash(key);
+        let (mut index, is_known) = self.find(hash);
         if !is_known && self.count == self.count_max {
-            return false;
+            if self.slots.len() == self.slots_max {
+                return false;
+            }
+            self.resize(self.slots.len().saturating_mul(GROWTH).min(self.slots_max));
+            index = self.find(hash).0;
         }
-        let [first, second] = self.hash(key);
         self.count += usize::from(!is_known);
-        self.slots[index] = [first, second, offset.0.cast_unsigned() + 1];
+        self.slots[index] = [hash[0], hash[1], offset.0.cast_unsigned() + 1];
         self.last_offset = offset;
         true
     }
 
     /// The last offset of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Offset> {
-        let (index, is_known) = self.find(key);
+        let (index, is_known) = self.find(self.hash(key));
         is_known.then(|| Offset((self.slots[index][2] - 1).cast_signed()))
     }
 
@@ -76,9 +99,8 @@ impl OffsetMap {
         [self.hashers[0].hash_one(key), self.hashers[1].hash_one(key)]
     }
 
-    /// The key's place, or the free one where it would be; whether it is there.
-    fn find(&self, key: &[u8]) -> (usize, bool) {
-        let [first, second] = self.hash(key);
+    /// The place of a key with this hash, or the free one where it would be; whether it is there.
+    fn find(&self, [first, second]: [u64; 2]) -> (usize, bool) {
         let mut index = (first % self.slots.len() as u64) as usize;
         loop {
             match self.slots[index] {
@@ -96,13 +118,13 @@ mod tests {
 
     #[test]
     fn the_last_offset_of_each_key_is_found() {
-        let mut map = OffsetMap::new(1000, u64::MAX, 0.9);
-        for number in 0..3000_u32 {
-            assert!(map.put(&(number % 1000).to_be_bytes(), Offset(i64::from(number))));
+        let mut map = OffsetMap::new(30_000, u64::MAX, 0.9);
+        for number in 0..90_000_u32 {
+            assert!(map.put(&(number % 30_000).to_be_bytes(), Offset(i64::from(number))));
         }
-        assert_eq!((map.len(), map.last_offset()), (1000, Offset(2999)));
-        for number in 0..1000_u32 {
-            assert_eq!(map.get(&number.to_be_bytes()), Some(Offset(i64::from(number) + 2000)));
+        assert_eq!((map.len(), map.last_offset()), (30_000, Offset(89_999)));
+        for number in 0..30_000_u32 {
+            assert_eq!(map.get(&number.to_be_bytes()), Some(Offset(i64::from(number) + 60_000)));
         }
         assert_eq!(map.get(b"another"), None);
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{IoSlice, Write},
+    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -105,7 +105,9 @@ impl<'a> Target<'a> {
 
     fn write_buffer(&mut self) -> Result<(), Fault> {
         #[cfg(test)]
-        crate::faults::before_write(&self.file, &[IoSlice::new(&self.buffer)], self.size)
+        crate::faults::before_step();
+        #[cfg(test)]
+        crate::faults::before_write(&self.file, &[std::io::IoSlice::new(&self.buffer)], self.size)
             .context("write", self.path(LOG, CLEANED))?;
         self.file.write_all(&self.buffer).context("write", self.path(LOG, CLEANED))?;
         self.buffer.clear();
@@ -148,6 +150,8 @@ impl<'a> Target<'a> {
 
     fn write_file(&self, extension: &str, bytes: &[u8]) -> Result<(), Fault> {
         let path = self.path(extension, CLEANED);
+        #[cfg(test)]
+        crate::faults::before_step();
         let mut file = File::create(&path).context("create", &path)?;
         file.write_all(bytes).context("write", &path)?;
         file.sync_all().context("sync", path)
@@ -186,6 +190,8 @@ impl<'a> Target<'a> {
             renamed.inspect_err(|fault| log.directory.fail(fault))?;
         }
         let segment = self.segment(has_transactions);
+        #[cfg(test)]
+        crate::faults::before_step();
         let mut state = log.state.lock();
         state.segments.splice(first..first + old.len(), [segment]);
         state.generation = state.generation.wrapping_add(1);
@@ -214,12 +220,13 @@ impl Drop for Target<'_> {
         }
         // Under the lock, since a truncation may have a file of this name for a moment.
         let _writer = self.log.writer.lock();
-        for path in EXTENSIONS
-            .into_iter()
-            .flat_map(|extension| [self.path(extension, CLEANED), self.path(extension, SWAP)])
-        {
-            if let Err(error) = atomic_file::remove_if_exists(&path) {
-                tracing::warn!(path = %path.display(), %error, "could not remove what was cleaned");
+        let (directory, base) = (self.log.path(), self.sources[0].base);
+        for extension in EXTENSIONS {
+            for suffix in [CLEANED, SWAP] {
+                let path = file_path(&directory, base, extension, suffix);
+                if let Err(error) = atomic_file::remove_if_exists(&path) {
+                    tracing::warn!(path = %path.display(), %error, "could not remove what was cleaned");
+                }
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Keys of compaction.
 
-use crate::config::table::Effect::NotYet;
 use crate::config::table::Importance::Medium;
 use crate::config::table::Update::ClusterWide;
 use crate::config::table::{ConfigKey, boolean, double, int, long};
@@ -11,61 +10,48 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("1")
         .valid(AtLeast(0))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("compaction threads"),
     double("log.cleaner.io.max.bytes.per.second", Medium)
         .default("1.7976931348623157E308")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("combined read+write rate cap of compaction"),
     long("log.cleaner.dedupe.buffer.size", Medium)
         .default("134217728")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("memory for key maps over all threads; more than 1 MiB per thread needed"),
     int("log.cleaner.io.buffer.size", Medium)
         .default("524288")
         .valid(AtLeast(0))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("compaction I/O buffers over all threads"),
     double("log.cleaner.io.buffer.load.factor", Medium)
         .default("0.9")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("fill limit of the key map"),
     long("log.cleaner.backoff.ms", Medium)
         .default("15000")
         .valid(AtLeast(0))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("sleep when nothing is to clean"),
     double("log.cleaner.min.cleanable.ratio", Medium)
         .default("0.5")
         .valid(Between(0, 1))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("dirty share that makes a log eligible"),
-    boolean("log.cleaner.enable", Medium)
-        .default("true")
-        .effect(NotYet)
-        .doc("run compaction at all"),
+    boolean("log.cleaner.enable", Medium).default("true").doc("run compaction at all"),
     long("log.cleaner.delete.retention.ms", Medium)
         .default("86400000")
         .valid(AtLeast(0))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("how long tombstones and txn markers stay"),
     long("log.cleaner.min.compaction.lag.ms", Medium)
         .default("0")
         .valid(AtLeast(0))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("minimum age before compaction"),
     long("log.cleaner.max.compaction.lag.ms", Medium)
         .default("9223372036854775807")
         .valid(AtLeast(1))
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("age that forces compaction"),
 ];

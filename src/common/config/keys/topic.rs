@@ -50,17 +50,14 @@ pub(super) const KEYS: &[ConfigKey] = &[
     long("delete.retention.ms", Medium)
         .default("86400000")
         .valid(AtLeast(0))
-        .effect(NotYet)
         .doc("how long tombstones stay after compaction"),
     long("min.compaction.lag.ms", Medium)
         .default("0")
         .valid(AtLeast(0))
-        .effect(NotYet)
         .doc("minimum record age before compaction (must not exceed max.compaction.lag.ms)"),
     long("max.compaction.lag.ms", Medium)
         .default("9223372036854775807")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("record age that forces compaction; also caps segment age of compacted topics"),
     long("file.delete.delay.ms", Medium)
         .default("60000")
@@ -69,7 +66,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
     double("min.cleanable.dirty.ratio", Medium)
         .default("0.5")
         .valid(Between(0, 1))
-        .effect(NotYet)
         .doc("dirty share that makes the log eligible for compaction"),
     list("cleanup.policy", Medium)
         .default("delete")
