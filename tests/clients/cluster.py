@@ -84,7 +84,8 @@ class Process:
 class Cluster:
     """Both servers. `zookeeper` is `standalone` or `apache`; `broker` is `odradek`, or `kafka` for a real one."""
 
-    def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None, broker: str = "odradek"):
+    def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None, broker: str = "odradek",
+                 relay_port: int | None = None):
         self.folder = folder
         self.zookeeper_port = free_port()
         self.port = free_port()
@@ -111,7 +112,8 @@ class Cluster:
             "broker.id": 0, "listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": folder / "data",
             "zookeeper.connect": self.zookeeper_connect, "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
-            **({} if broker == "odradek" else {"zookeeper.session.timeout.ms": KAFKA_SESSION_MS}), **(properties or {}),
+            **({} if broker == "odradek" else {"zookeeper.session.timeout.ms": KAFKA_SESSION_MS}),
+            **(behind_relay(self.port, relay_port) if relay_port else {}), **(properties or {}),
         })
         # A real one does not start while the node of its former life is there.
         self.seconds_down = 0 if broker == "odradek" else KAFKA_SESSION_MS / 1000 + 1
@@ -174,6 +176,15 @@ class Cluster:
         with contextlib.ExitStack() as stack:
             stack.callback(self.zookeeper.stop)
             stack.callback(self.broker.stop)
+
+
+def behind_relay(port: int, relay_port: int) -> dict:
+    """Clients are told the relay's address; the controller of a real Kafka gets at its broker by another listener."""
+    inside = f"INSIDE://127.0.0.1:{free_port()}"
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{inside}", "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay_port},{inside}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT", "inter.broker.listener.name": "INSIDE",
+    }
 
 
 def broker_command(broker: str) -> list:

@@ -342,8 +342,7 @@ class Run:
         self.options = options
         self.folder = folder
         port = free_port()
-        properties = {"group.initial.rebalance.delay.ms": 500, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-        self.cluster = Cluster(folder, options.zookeeper, properties, options.broker)
+        self.cluster = Cluster(folder, options.zookeeper, {"group.initial.rebalance.delay.ms": 500}, options.broker, port)
         self.relay = Relay(port, self.cluster.port)
         self.bootstrap = f"127.0.0.1:{port}"
         self.chance = random.Random(options.seed)

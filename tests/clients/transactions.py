@@ -133,8 +133,7 @@ class Loop:
 def run(options: argparse.Namespace, folder: Path) -> None:
     port = free_port()
     bootstrap = f"127.0.0.1:{port}"
-    properties = {"group.initial.rebalance.delay.ms": 0, "advertised.listeners": f"PLAINTEXT://{bootstrap}"}
-    cluster = Cluster(folder, options.zookeeper, properties, options.broker)
+    cluster = Cluster(folder, options.zookeeper, {"group.initial.rebalance.delay.ms": 0}, options.broker, port)
     relay = Relay(port, cluster.port)
     loops = [
         Loop("confluent", ("java", "kafka-python"), bootstrap, folder),

@@ -8,6 +8,7 @@ import journal
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaConnectionError
 
 # Sends under way before the oldest is waited for.
 UNDER_WAY_MAX = 10_000
@@ -135,7 +136,13 @@ async def group(options):
                     member.committed(offsets)
 
     consumer.subscribe([options.topic], listener=Listener(member, consumer, commit))
-    await consumer.start()
+    while not member.stopping:
+        try:
+            await consumer.start()
+            break
+        except KafkaConnectionError:
+            # It does not wait for a broker that is away just then.
+            await asyncio.sleep(0.2)
     while not member.stopping:
         batches = await consumer.getmany(timeout_ms=100, max_records=200)
         member.got((record.partition, record.offset, record.value) for batch in batches.values() for record in batch)
