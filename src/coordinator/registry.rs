@@ -188,7 +188,9 @@ impl<C: Coordinator> Coordinators<C> {
         match slots.get_mut(&partition) {
             Some(slot @ Slot::Loading(_)) if slot.epoch() == epoch => {
                 tokio::spawn(shard.clone().keep(self.stop.clone()));
-                *slot = Slot::Active(shard);
+                *slot = Slot::Active(shard.clone());
+                // Under the lock: nobody asks before, and nobody misses it who is asked to do something.
+                shard.begin();
             }
             // Another epoch has begun meanwhile, or none.
             _ => shard.close(),

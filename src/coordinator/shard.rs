@@ -137,8 +137,8 @@ impl<C: Coordinator> fmt::Debug for Shard<C> {
 }
 
 impl<C: Coordinator> Shard<C> {
-    /// Loads the log into a new coordinator. Reads files: not for a thread of the runtime. What cannot be understood is
-    /// said, and passed over. Effects are sent with the partition's number.
+    /// Loads the log into a new coordinator; `begin` comes next. Reads files: not for a thread of the runtime. What cannot
+    /// be understood is said, and passed over. Effects are sent with the partition's number.
     pub fn load(
         log: CoordinatorLog,
         mut coordinator: C,
@@ -172,13 +172,13 @@ impl<C: Coordinator> Shard<C> {
             is_closed: false,
         };
         let shard = Shard { log, state: Mutex::new(state), changed: Notify::new(), effects };
-        {
-            let (mut steps, time) = (Steps::new(), Time::read());
-            let state = &mut *shard.state.lock();
-            state.coordinator.loaded(time, &mut steps);
-            shard.carry_out(state, steps, time);
-        }
         Ok((Arc::new(shard), count))
+    }
+
+    /// Takes office, once whoever does its effects can find the shard: what they report must not be lost.
+    pub fn begin(&self) {
+        let mut state = self.state.lock();
+        self.turn(&mut state, |coordinator, time, steps| coordinator.loaded(time, steps));
     }
 
     /// The log.

@@ -7,7 +7,7 @@ use common::{
     clock,
     counters::Registry,
     error_code::ErrorCode,
-    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch},
+    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use group_coordinator::{
@@ -31,12 +31,18 @@ use storage::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use transaction_coordinator::{
+    coordinator::TransactionConfig,
+    records::{TransactionRecord, TransactionValue},
+    state::TransactionState,
+};
 
 use crate::{
     groups::{GroupMeters, Groups, Request},
     log::{CoordinatorLog, LogRecord},
     registry::{Coordinators, NotHere},
     shard::{AppendFailure, Shard},
+    transactions::{Effect, Transactions},
 };
 
 const LOCAL: BrokerId = BrokerId(1);
@@ -116,7 +122,10 @@ fn log(partition: &Arc<Partition>) -> CoordinatorLog {
 
 fn load(partition: &Arc<Partition>) -> (Arc<Shard<Groups>>, u64) {
     let (effects, _) = mpsc::unbounded_channel();
-    Shard::load(log(partition), groups(), 100, effects).expect("a log that loads")
+    let (shard, count) =
+        Shard::load(log(partition), groups(), 100, effects).expect("a log that loads");
+    shard.begin();
+    (shard, count)
 }
 
 fn commit(offset: i64) -> impl FnOnce(u64) -> Request {
@@ -237,4 +246,39 @@ async fn an_append_of_an_epoch_that_is_over_is_refused() {
     broker.lead(1, &[1]);
     let reply = shard.request(commit(5)).await;
     assert_eq!(reply, Ok(Reply::CommitOffsets(vec![ErrorCode::NotCoordinator])));
+}
+
+#[tokio::test]
+async fn a_coordinator_is_in_office_before_it_has_anything_done() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let decided = TransactionRecord {
+        transactional_id: "id".into(),
+        value: Some(TransactionValue {
+            producer_id: ProducerId(7),
+            producer_epoch: ProducerEpoch(0),
+            timeout_ms: 60_000,
+            state: TransactionState::PrepareCommit,
+            partitions: vec![TopicPartition::new("t", 0)],
+            last_update: clock::wall_clock(),
+            start: clock::wall_clock(),
+        }),
+    };
+    let record = LogRecord { key: decided.encoded_key(), value: decided.encoded_value() };
+    log(&partition).append(&[record], None).expect("a record that fits");
+    let (effects, mut wanted) = mpsc::unbounded_channel();
+    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let config = TransactionConfig {
+        timeout_max: Duration::from_secs(900),
+        id_expiration: Duration::from_secs(3600),
+        abort_interval: Duration::from_secs(10),
+        expire_interval: Duration::from_secs(3600),
+    };
+    let epoch = partition.leader_epoch();
+    let make = move || Transactions::new(config.clone(), epoch, Duration::from_secs(30), code);
+    coordinators.elect(log(&partition), Box::new(make));
+    // Its markers were on their way when the broker was killed.
+    let effect = wanted.recv().await.expect("the coordinator is alive");
+    assert!(matches!(effect, (0, Effect::SendMarkers(_))), "{effect:?}");
+    assert!(coordinators.get(0).is_ok(), "the report would be lost");
 }
