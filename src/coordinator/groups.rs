@@ -60,18 +60,6 @@ impl GroupMeters {
     }
 }
 
-/// What there is to do beside requests.
-#[derive(Debug)]
-pub enum Request {
-    /// A request, or a fact.
-    Event(Event),
-    /// Look for offsets that have expired; `retention` is `offsets.retention.minutes`.
-    ExpireOffsets {
-        /// How long offsets are kept.
-        retention: Duration,
-    },
-}
-
 /// Groups have nothing done but by their log.
 #[derive(Debug)]
 pub enum NoEffect {}
@@ -90,6 +78,12 @@ impl Groups {
     /// The groups themselves, to ask.
     pub fn coordinator(&self) -> &GroupCoordinator {
         &self.coordinator
+    }
+
+    /// Removes offsets that have expired; `retention` is `offsets.retention.minutes`.
+    pub fn expire_offsets(&mut self, retention: Duration, time: Time, steps: &mut Steps<Groups>) {
+        self.coordinator.expire_offsets(retention, now(time), &mut self.actions);
+        self.steps(time, steps);
     }
 
     /// Turns what was decided into steps. A record that cannot be encoded fails its append, which decides more.
@@ -141,7 +135,7 @@ fn now(time: Time) -> Now {
 }
 
 impl Coordinator for Groups {
-    type Event = Request;
+    type Event = Event;
     type Reply = Reply;
     type Effect = NoEffect;
 
@@ -176,15 +170,8 @@ impl Coordinator for Groups {
         self.steps(time, steps);
     }
 
-    fn on_event(&mut self, event: Request, time: Time, steps: &mut Steps<Groups>) {
-        match event {
-            Request::Event(event) => {
-                self.coordinator.on_event(event, now(time), &mut self.actions);
-            }
-            Request::ExpireOffsets { retention } => {
-                self.coordinator.expire_offsets(retention, now(time), &mut self.actions);
-            }
-        }
+    fn on_event(&mut self, event: Event, time: Time, steps: &mut Steps<Groups>) {
+        self.coordinator.on_event(event, now(time), &mut self.actions);
         self.steps(time, steps);
     }
 

@@ -42,6 +42,14 @@ enum Slot<C: Coordinator> {
     Active(Arc<Shard<C>>),
 }
 
+/// The coordinators of one kind on this broker, at a moment.
+pub struct Known<C: Coordinator> {
+    /// Those that can answer.
+    pub active: Vec<Arc<Shard<C>>>,
+    /// Whether there are others that load.
+    pub loads: bool,
+}
+
 /// Why a coordinator does not answer here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotHere {
@@ -89,7 +97,7 @@ impl<C: Coordinator> Coordinators<C> {
     ///
     /// # Errors
     /// The broker stops.
-    pub fn all(&self) -> Result<(Vec<Arc<Shard<C>>>, bool), NotHere> {
+    pub fn all(&self) -> Result<Known<C>, NotHere> {
         if self.is_stopping.load(Ordering::Acquire) {
             return Err(NotHere::Stopping);
         }
@@ -101,7 +109,7 @@ impl<C: Coordinator> Coordinators<C> {
                 Slot::Loading(_) => loads = true,
             }
         }
-        Ok((active, loads))
+        Ok(Known { active, loads })
     }
 
     /// Takes office on a partition: loads its log in the background. The same epoch again changes nothing.

@@ -205,11 +205,14 @@ impl<C: Coordinator> Shard<C> {
 
     /// Tells of something that has no answer.
     pub fn tell(&self, event: C::Event) {
+        self.act(|coordinator, time, steps| coordinator.on_event(event, time, steps));
+    }
+
+    /// Has the coordinator do something that nobody asked for.
+    pub fn act(&self, act: impl FnOnce(&mut C, Time, &mut Steps<C>)) {
         let mut state = self.state.lock();
         if !state.is_closed {
-            self.turn(&mut state, |coordinator, time, steps| {
-                coordinator.on_event(event, time, steps);
-            });
+            self.turn(&mut state, act);
         }
     }
 

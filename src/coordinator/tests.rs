@@ -38,7 +38,7 @@ use transaction_coordinator::{
 };
 
 use crate::{
-    groups::{GroupMeters, Groups, Request},
+    groups::{GroupMeters, Groups},
     log::{CoordinatorLog, LogRecord},
     registry::{Coordinators, NotHere},
     shard::{AppendFailure, Shard},
@@ -128,7 +128,7 @@ fn load(partition: &Arc<Partition>) -> (Arc<Shard<Groups>>, u64) {
     (shard, count)
 }
 
-fn commit(offset: i64) -> impl FnOnce(u64) -> Request {
+fn commit(offset: i64) -> impl FnOnce(u64) -> Event {
     let request = CommitRequest {
         member: GroupMember {
             group: "g".to_owned(),
@@ -146,7 +146,7 @@ fn commit(offset: i64) -> impl FnOnce(u64) -> Request {
             expire_timestamp: None,
         }],
     };
-    move |reply| Request::Event(Event::CommitOffsets { request, reply: ReplyTo(reply) })
+    move |reply| Event::CommitOffsets { request, reply: ReplyTo(reply) }
 }
 
 fn committed(shard: &Shard<Groups>) -> i64 {

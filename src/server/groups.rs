@@ -11,9 +11,9 @@ use common::{
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use coordinator::{
-    groups::{GroupMeters, Groups, Request},
+    groups::{GroupMeters, Groups},
     log::CoordinatorLog,
-    registry::{Coordinators, NotHere},
+    registry::{Coordinators, Known, NotHere},
     shard::Shard,
 };
 use group_coordinator::{
@@ -126,7 +126,7 @@ impl BrokerGroups {
         event: impl FnOnce(ReplyTo) -> Event,
     ) -> Result<Reply, ErrorCode> {
         let shard = self.shard_of(group)?;
-        let reply = shard.request(|number| Request::Event(event(ReplyTo(number))));
+        let reply = shard.request(|number| event(ReplyTo(number)));
         // The shard is closed: this broker was the coordinator until now.
         reply.await.map_err(|_| ErrorCode::NotCoordinator)
     }
@@ -146,11 +146,11 @@ impl BrokerGroups {
         &self,
         mut look: impl FnMut(&GroupCoordinator) -> Vec<T>,
     ) -> (ErrorCode, Vec<T>) {
-        let (shards, loads) = match self.coordinators.all() {
+        let Known { active, loads } = match self.coordinators.all() {
             Ok(all) => all,
             Err(error) => return (code_of(error), Vec::new()),
         };
-        let each = shards.iter().flat_map(|shard| shard.read(|groups| look(groups.coordinator())));
+        let each = active.iter().flat_map(|shard| shard.read(|groups| look(groups.coordinator())));
         let code = if loads { ErrorCode::CoordinatorLoadInProgress } else { ErrorCode::None };
         (code, each.collect())
     }
@@ -166,7 +166,7 @@ impl BrokerGroups {
         match self.coordinators.get(partition) {
             Ok(shard) => {
                 let event = Event::TransactionCompleted { producer_id, committed };
-                shard.tell(Request::Event(event));
+                shard.tell(event);
                 true
             }
             Err(NotHere::Loading) => false,
@@ -177,10 +177,10 @@ impl BrokerGroups {
 
     /// Partitions are gone from the cluster, and with them what groups committed for them.
     pub(crate) fn partitions_deleted(&self, partitions: &[TopicPartition]) {
-        let Ok((shards, _)) = self.coordinators.all() else { return };
-        for shard in shards {
+        let Ok(known) = self.coordinators.all() else { return };
+        for shard in known.active {
             let partitions = partitions.to_vec();
-            shard.tell(Request::Event(Event::PartitionsDeleted { partitions }));
+            shard.tell(Event::PartitionsDeleted { partitions });
         }
     }
 
@@ -194,10 +194,12 @@ impl BrokerGroups {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
             }
-            let Ok((shards, _)) = self.coordinators.all() else { return };
-            for shard in shards {
+            let Ok(known) = self.coordinators.all() else { return };
+            for shard in known.active {
                 // Appends: not for a thread of the runtime when there are many.
-                let expire = move || shard.tell(Request::ExpireOffsets { retention });
+                let expire = move || {
+                    shard.act(|groups, time, steps| groups.expire_offsets(retention, time, steps));
+                };
                 if tokio::task::spawn_blocking(expire).await.is_err() {
                     tracing::error!("expiring offsets panicked");
                 }

@@ -11,7 +11,7 @@ use common::{
 };
 use coordinator::{
     log::CoordinatorLog,
-    registry::Coordinators,
+    registry::{Coordinators, Known},
     shard::Shard,
     transactions::{Effect, Markers, Transactions},
 };
@@ -192,11 +192,11 @@ impl BrokerTransactions {
         &self,
         mut look: impl FnMut(&TransactionCoordinator) -> Vec<T>,
     ) -> Result<Vec<T>, ErrorCode> {
-        let (shards, loads) = self.coordinators.all().map_err(code_of)?;
+        let Known { active, loads } = self.coordinators.all().map_err(code_of)?;
         if loads {
             return Err(ErrorCode::CoordinatorLoadInProgress);
         }
-        let each = shards.iter();
+        let each = active.iter();
         Ok(each.flat_map(|shard| shard.read(|one| look(one.coordinator()))).collect())
     }
 
