@@ -195,9 +195,9 @@ class Round:
             worker = next(worker for worker in self.workers if worker.id == owner)
             worker.stop(signal.SIGKILL)
             self.steps.done(f"the {worker.name} worker was killed after {self.lines_in_sink()} lines, with the source's task")
-            worker.start()
             self.wait_until_they_run()
-            self.steps.done("all runs again")
+            self.steps.done("the other has taken over")
+            worker.start()
 
     def lines_in_sink(self) -> int:
         return self.sink.read_bytes().count(b"\n") if self.sink.exists() else 0
