@@ -313,11 +313,17 @@ async fn a_record_without_a_home_fails_in_time() {
     cluster.stop().await;
 }
 
-/// Polls members until each has so many partitions.
-async fn settle(members: &mut [(&mut Consumer, usize)]) {
+/// Polls members until they have so many partitions, the largest share first: who gets it hangs on random member ids.
+async fn settle(members: &mut [&mut Consumer], shares: &[usize]) {
     let settling = async {
-        while members.iter().any(|(member, count)| member.assignment().len() != *count) {
-            for (member, _) in members.iter_mut() {
+        loop {
+            let mut held: Vec<usize> =
+                members.iter().map(|member| member.assignment().len()).collect();
+            held.sort_unstable_by(|one, other| other.cmp(one));
+            if held == shares {
+                return;
+            }
+            for member in members.iter_mut() {
                 let records = member.poll(Duration::from_millis(20)).await.unwrap();
                 assert!(records.is_empty(), "nothing was written yet");
             }
@@ -334,12 +340,12 @@ async fn members_share_a_topic_and_take_over_from_who_leaves() {
         [("group.id", "g"), ("auto.offset.reset", "earliest"), ("heartbeat.interval.ms", "50")];
     let mut first = cluster.consumer(&settings).await;
     first.subscribe(vec!["t".to_owned()]);
-    settle(&mut [(&mut first, 3)]).await;
+    settle(&mut [&mut first], &[3]).await;
     let mut second = cluster.consumer(&settings).await;
     second.subscribe_pattern(|topic| topic == "t");
-    settle(&mut [(&mut first, 2), (&mut second, 1)]).await;
+    settle(&mut [&mut first, &mut second], &[2, 1]).await;
     second.close().await;
-    settle(&mut [(&mut first, 3)]).await;
+    settle(&mut [&mut first], &[3]).await;
     let revoked = first.take_rebalances();
     assert_eq!(revoked.len(), 5, "assigned, revoked, assigned, revoked, assigned: {revoked:?}");
     first.close().await;
@@ -383,10 +389,10 @@ async fn a_static_member_keeps_its_place_and_fences_its_double() {
     let settings = [("group.id", "g"), ("group.instance.id", "i"), ("heartbeat.interval.ms", "50")];
     let mut old = cluster.consumer(&settings).await;
     old.subscribe(vec!["t".to_owned()]);
-    settle(&mut [(&mut old, 1)]).await;
+    settle(&mut [&mut old], &[1]).await;
     let mut new = cluster.consumer(&settings).await;
     new.subscribe(vec!["t".to_owned()]);
-    settle(&mut [(&mut new, 1)]).await;
+    settle(&mut [&mut new], &[1]).await;
     let fenced = async {
         loop {
             if let Err(error) = old.poll(Duration::from_millis(20)).await {
