@@ -1,6 +1,10 @@
 //! From the configs of listeners to what the network binds, and what the broker tells of itself.
 
-use std::{collections::HashMap, net::IpAddr, time::Duration};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, ToSocketAddrs},
+    time::Duration,
+};
 
 use common::config::{broker::BrokerConfig, listener::Listener, value::Value};
 use common::security_protocol::SecurityProtocol;
@@ -142,14 +146,31 @@ pub(crate) fn announce(config: &BrokerConfig, endpoints: &[Endpoint]) {
         let bound_everywhere = bound.is_some_and(|bound| {
             matches!(bound.host.as_deref(), None | Some("" | "0.0.0.0" | "::"))
         });
-        let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-        if bound_everywhere && loopback {
-            warn!(
-                target: "kafka.server.KafkaServer",
-                "listener {name} is bound to every address, but clients are told {host}: only those on this machine will reach it; set advertised.listeners"
-            );
+        if bound_everywhere {
+            let (name, host) = (name.clone(), host.clone());
+            // A resolver that is slow holds up nobody: the warning comes when it comes. Without a thread there is none.
+            let _ = std::thread::Builder::new()
+                .name("loopback-check".to_owned())
+                .spawn(move || warn_of_loopback(&name, &host));
         }
     }
+}
+
+/// Warns where clients are told a name or an address that leads every machine to itself.
+fn warn_of_loopback(listener: &str, host: &str) {
+    if leads_to_loopback(host) {
+        warn!(
+            target: "kafka.server.KafkaServer",
+            "listener {listener} is bound to every address, but clients are told {host}: only those on this machine will reach it; set advertised.listeners"
+        );
+    }
+}
+
+/// Whether all addresses of a host, as this machine knows it, are loopback ones. Debian gives a machine's own name 127.0.1.1.
+fn leads_to_loopback(host: &str) -> bool {
+    let Ok(addresses) = (host, 0).to_socket_addrs() else { return false };
+    let addresses: Vec<IpAddr> = addresses.map(|address| address.ip()).collect();
+    !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
 }
 
 fn protocol_of(listener: &Listener) -> SecurityProtocol {
@@ -164,4 +185,19 @@ fn host_name() -> String {
 
 fn unsigned(value: i32) -> usize {
     usize::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_to_this_machine_alone_is_known() {
+        for host in ["localhost", "127.0.0.1", "127.0.1.1", "::1"] {
+            assert!(leads_to_loopback(host), "{host}");
+        }
+        for host in ["192.0.2.1", "2001:db8::1", "0.0.0.0"] {
+            assert!(!leads_to_loopback(host), "{host}");
+        }
+    }
 }

@@ -18,7 +18,9 @@ use crate::{
     broker::Broker,
     handlers::{
         config_resources::{Failure, ResourceType, check_broker_name},
-        is_too_long, text,
+        is_too_long,
+        repeats::Repeats,
+        text,
     },
     request_context::RequestContext,
 };
@@ -29,8 +31,12 @@ const TELLS_TYPES: i16 = 3;
 pub(crate) async fn handle(
     broker: &Broker,
     ctx: &RequestContext,
-    request: DescribeConfigsRequest,
+    mut request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
+    let mut repeats = Repeats::new();
+    request
+        .resources
+        .retain(|asked| repeats.admit((asked.resource_type, asked.resource_name.clone())));
     let unknown =
         request.resources.iter().find(|asked| ResourceType::of(asked.resource_type).is_none());
     // A type that is not known fails the whole request.

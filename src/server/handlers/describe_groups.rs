@@ -8,7 +8,7 @@ use kafka_protocol::messages::{
 
 use crate::{
     broker::Broker,
-    handlers::{GROUP_OPERATIONS, OPERATIONS_UNSET, optional_text, text},
+    handlers::{GROUP_OPERATIONS, OPERATIONS_UNSET, optional_text, repeats::Repeats, text},
     request_context::RequestContext,
 };
 
@@ -23,7 +23,9 @@ pub(crate) fn handle(
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let operations = request.include_authorized_operations;
-    let groups = request.groups.into_iter().map(|group| describe(broker, ctx, group, operations));
+    let mut repeats = Repeats::new();
+    let named = request.groups.into_iter().filter(|group| repeats.admit(group.clone()));
+    let groups = named.map(|group| describe(broker, ctx, group, operations));
     DescribeGroupsResponse::default().with_groups(groups.collect())
 }
 

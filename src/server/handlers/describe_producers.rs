@@ -9,13 +9,18 @@ use kafka_protocol::messages::{
 
 use crate::{
     broker::Broker,
-    handlers::{is_too_long, text},
+    handlers::{is_too_long, repeats::Repeats, text},
 };
 
 pub(crate) fn handle(
     broker: &Broker,
-    request: DescribeProducersRequest,
+    mut request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
+    let mut repeats = Repeats::new();
+    for topic in &mut request.topics {
+        let name = topic.name.clone();
+        topic.partition_indexes.retain(|index| repeats.admit((name.clone(), *index)));
+    }
     let topics: Vec<TopicResponse> =
         request.topics.iter().map(|topic| of_topic(broker, topic)).collect();
     let mut partitions = topics.iter().flat_map(|topic| &topic.partitions);

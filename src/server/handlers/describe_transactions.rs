@@ -7,13 +7,18 @@ use kafka_protocol::messages::{
     describe_transactions_response::{TopicData, TransactionState},
 };
 
-use crate::{broker::Broker, handlers::text};
+use crate::{
+    broker::Broker,
+    handlers::{repeats::Repeats, text},
+};
 
 pub(crate) fn handle(
     broker: &Broker,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
-    let states = request.transactional_ids.into_iter().map(|id| describe(broker, id));
+    let mut repeats = Repeats::new();
+    let named = request.transactional_ids.into_iter().filter(|id| repeats.admit(id.clone()));
+    let states = named.map(|id| describe(broker, id));
     DescribeTransactionsResponse::default().with_transaction_states(states.collect())
 }
 

@@ -23,7 +23,11 @@ use kafka_protocol::{
 use tracing::warn;
 use zk::consumer_offsets;
 
-use crate::{broker::Broker, handlers::text, request_context::RequestContext};
+use crate::{
+    broker::Broker,
+    handlers::{repeats::Repeats, text},
+    request_context::RequestContext,
+};
 
 /// First version that asks for several groups.
 const BATCHED: i16 = 8;
@@ -40,7 +44,12 @@ pub(crate) async fn handle(
     let response = OffsetFetchResponse::default();
     if ctx.api_version >= BATCHED {
         let stable = request.require_stable;
-        let groups = request.groups.into_iter().map(|group| {
+        let mut repeats = Repeats::new();
+        // All of a group's offsets may be many.
+        let named = request.groups.into_iter();
+        let named =
+            named.filter(|group| group.topics.is_some() || repeats.admit(group.group_id.clone()));
+        let groups = named.map(|group| {
             let fetched = fetch(broker, &group.group_id, group.topics.as_deref(), stable);
             group_answer(group.group_id, fetched)
         });
