@@ -14,9 +14,9 @@ use common::{
 };
 use kafka_protocol::{
     messages::{
-        AddPartitionsToTxnRequest, ApiKey, EndTxnRequest, GroupId, HeartbeatRequest,
-        InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
-        OffsetCommitRequest, ProduceRequest, SyncGroupRequest, TransactionalId,
+        AddPartitionsToTxnRequest, ApiKey, EndTxnRequest, FindCoordinatorRequest, GroupId,
+        HeartbeatRequest, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
+        JoinGroupResponse, OffsetCommitRequest, ProduceRequest, SyncGroupRequest, TransactionalId,
         add_partitions_to_txn_request::AddPartitionsToTxnTopic,
         join_group_request::JoinGroupRequestProtocol,
         offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
@@ -34,6 +34,20 @@ use crate::{
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
+}
+
+/// Asks where coordinators are until they are there: the first question makes their topics.
+pub(crate) fn await_coordinators(address: SocketAddr) -> Result<(), String> {
+    for key_type in [0, 1] {
+        let request =
+            FindCoordinatorRequest::default().with_key(text("any")).with_key_type(key_type);
+        let frame = frame(ApiKey::FindCoordinator, 2, &request);
+        ask_until(address, &frame, |answer| match answer.get(8..10) {
+            Some([0, 0]) => Ok(()),
+            other => Err(format!("FindCoordinator answered {other:?}")),
+        })?;
+    }
+    Ok(())
 }
 
 /// A member of a group of its own, known to the coordinator.

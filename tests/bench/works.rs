@@ -211,6 +211,9 @@ fn measured(
 fn prepare(work: &Work, target: &Target, topic: &str) -> Result<(), String> {
     let ask = |frame: &[u8]| ask(target.address, frame).map_err(|error| error.to_string());
     create(target.address, topic, 1)?;
+    if matches!(work.kind, Kind::Heartbeat | Kind::OffsetCommit | Kind::Transaction) {
+        groups::await_coordinators(target.address)?;
+    }
     if work.kind == Kind::OffsetCommit {
         // Until there is a coordinator.
         groups::ask_until(target.address, &groups::commit("any", topic), groups::committed)?;
@@ -296,6 +299,7 @@ fn many_groups(options: &Options) -> Result<(), String> {
     }
     println!("\n| groups | target | |\n|---|---|---|");
     for target in &targets {
+        groups::await_coordinators(target.address)?;
         let name = target.name;
         for round in 0..3 {
             let cpu = cpu_of(target.pid);
