@@ -183,57 +183,6 @@ pub(crate) fn ask_until(
     }
 }
 
-/// Many members join one group at once, each over a connection of its own; gives how long it took from the last
-/// request to the last answer.
-pub(crate) fn join_together(
-    address: SocketAddr,
-    group: &str,
-    count: usize,
-) -> Result<Duration, String> {
-    // The coordinator is known, and the group is empty.
-    ask_until(address, &commit(group, "joined"), |answer| match answer {
-        [.., 0, 0] | [.., 0, 3] => Ok(()),
-        _ => Err(format!("OffsetCommit answered {answer:?}")),
-    })?;
-    let connect = |_| -> Result<TcpStream, String> {
-        let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
-        socket.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(socket)
-    };
-    let mut sockets = (0..count).map(connect).collect::<Result<Vec<_>, _>>()?;
-    let request = join_request(group, text(""));
-    for socket in &mut sockets {
-        socket.write_all(&request).map_err(|error| error.to_string())?;
-    }
-    let sent = clock::now();
-    let mut leader = None;
-    let mut followers = Vec::new();
-    for mut socket in sockets {
-        let mut answer = Vec::new();
-        read_frame(&mut socket, &mut answer).map_err(|error| error.to_string())?;
-        let joined = joined(&answer)?;
-        match joined.members.is_empty() {
-            true => followers.push((socket, joined)),
-            false => leader = Some((socket, joined)),
-        }
-    }
-    let all = leader.into_iter().chain(followers);
-    let mut waiting = Vec::new();
-    for (mut socket, joined) in all {
-        socket.write_all(&sync_request(group, &joined)).map_err(|error| error.to_string())?;
-        waiting.push(socket);
-    }
-    for mut socket in waiting {
-        let mut answer = Vec::new();
-        read_frame(&mut socket, &mut answer).map_err(|error| error.to_string())?;
-        match answer.get(8..10) {
-            Some([0, 0]) => {}
-            other => return Err(format!("SyncGroup answered {other:?}")),
-        }
-    }
-    Ok(sent.elapsed())
-}
-
 /// Heartbeats of many idle groups, each every three seconds, for a while.
 pub(crate) fn idle_groups(
     address: SocketAddr,

@@ -288,9 +288,8 @@ fn groups_of(
     }
 }
 
-/// What groups cost: a thousand members that join together, and ten thousand groups that only heartbeat.
+/// What ten thousand groups cost that only heartbeat.
 fn many_groups(options: &Options) -> Result<(), String> {
-    const MEMBERS: usize = 1000;
     const GROUPS: usize = 10_000;
     let mut targets =
         vec![Target::ours(&options.binary, &options.directory.join("groups"), &is_up)?];
@@ -301,15 +300,6 @@ fn many_groups(options: &Options) -> Result<(), String> {
     for target in &targets {
         groups::await_coordinators(target.address)?;
         let name = target.name;
-        for round in 0..3 {
-            let cpu = cpu_of(target.pid);
-            let took = groups::join_together(target.address, &format!("many-{round}"), MEMBERS)?;
-            let each = cpu_of(target.pid).since(cpu).total() * 1e3 / MEMBERS as f64;
-            println!(
-                "| {MEMBERS} members join | {name} | {} ms after the last request, {each:.2} CPU-ms each |",
-                took.as_millis()
-            );
-        }
         let members =
             (0..GROUPS).map(|index| groups::join_alone(target.address, &format!("one-{index}")));
         let members = members.collect::<Result<Vec<_>, _>>()?;
