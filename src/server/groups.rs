@@ -90,10 +90,8 @@ impl BrokerGroups {
 
     /// The partition of `__consumer_offsets` that a group belongs to.
     pub(crate) fn partition_of(&self, group: &str) -> i32 {
-        let snapshot = self.metadata.load();
-        let known = snapshot.topic(GROUP_METADATA_TOPIC).map(|topic| topic.partition_count());
-        let count = known.and_then(|count| i32::try_from(count).ok());
-        coordinator_partition(group, count.unwrap_or(self.config.offsets_topic_num_partitions))
+        let configured = self.config.offsets_topic_num_partitions;
+        partition_in(&self.metadata, GROUP_METADATA_TOPIC, configured, group)
     }
 
     /// This broker leads a partition of the topic since its current epoch.
@@ -234,6 +232,19 @@ impl BrokerGroups {
     fn shard_of(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
         self.coordinators.get(self.partition_of(group)).map_err(code_of)
     }
+}
+
+/// The partition of a coordinators' topic that a key belongs to; as many as `configured` are counted on before the topic is made.
+pub(crate) fn partition_in(
+    metadata: &MetadataCache,
+    topic: &str,
+    configured: i32,
+    key: &str,
+) -> i32 {
+    let snapshot = metadata.load();
+    let known = snapshot.topic(topic).map(|topic| topic.partition_count());
+    let count = known.and_then(|count| i32::try_from(count).ok());
+    coordinator_partition(key, count.unwrap_or(configured))
 }
 
 /// The code for a coordinator that is not here.

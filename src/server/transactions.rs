@@ -6,7 +6,6 @@ use common::{
     config::broker::BrokerConfig,
     error_code::ErrorCode,
     ids::{BrokerId, ProducerEpoch, ProducerId},
-    java_hash::coordinator_partition,
     topic::{TRANSACTION_STATE_TOPIC, TopicPartition},
 };
 use coordinator::{
@@ -29,7 +28,7 @@ use transaction_coordinator::{
 use crate::{
     broker::Broker,
     errors,
-    groups::code_of,
+    groups::{code_of, partition_in},
     markers::{self, Marker},
 };
 
@@ -65,11 +64,8 @@ impl BrokerTransactions {
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
     pub(crate) fn partition_of(&self, transactional_id: &str) -> i32 {
-        let snapshot = self.metadata.load();
-        let known = snapshot.topic(TRANSACTION_STATE_TOPIC).map(|topic| topic.partition_count());
-        let count = known.and_then(|count| i32::try_from(count).ok());
-        let count = count.unwrap_or(self.config.transaction_state_log_num_partitions);
-        coordinator_partition(transactional_id, count)
+        let configured = self.config.transaction_state_log_num_partitions;
+        partition_in(&self.metadata, TRANSACTION_STATE_TOPIC, configured, transactional_id)
     }
 
     /// This broker leads a partition of the topic since its current epoch.

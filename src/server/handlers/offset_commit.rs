@@ -1,6 +1,8 @@
 //! OffsetCommit (API key 8): a group's progress. Version 0 keeps it in ZooKeeper.
 //! Source: `KafkaApis.handleOffsetCommitRequest`, `GroupCoordinatorAdapter.commitOffsets`.
 
+use std::sync::Arc;
+
 use common::{
     clock,
     error_code::ErrorCode,
@@ -39,6 +41,7 @@ pub(crate) async fn handle(
     let mut offsets = Vec::new();
     let snapshot = broker.metadata.snapshot();
     for topic in &request.topics {
+        let name: Arc<str> = (&**topic.name).into();
         for asked in &topic.partitions {
             if snapshot.partition(&topic.name, asked.partition_index).is_none() {
                 let error = ErrorCode::UnknownTopicOrPartition;
@@ -47,7 +50,7 @@ pub(crate) async fn handle(
             }
             let given = Timestamp(asked.commit_timestamp);
             offsets.push(OffsetToCommit {
-                topic_partition: TopicPartition::new(&**topic.name, asked.partition_index),
+                topic_partition: TopicPartition::new(name.clone(), asked.partition_index),
                 offset: Offset(asked.committed_offset),
                 leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
                 metadata: text_of(asked.committed_metadata.as_ref()).unwrap_or_default(),

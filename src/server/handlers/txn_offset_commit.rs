@@ -1,6 +1,8 @@
 //! TxnOffsetCommit (API key 28): a group's progress, as part of a producer's transaction.
 //! Source: `KafkaApis.handleTxnOffsetCommitRequest`, `GroupCoordinator.handleTxnCommitOffsets`.
 
+use std::sync::Arc;
+
 use common::{
     clock,
     error_code::ErrorCode,
@@ -38,6 +40,7 @@ pub(crate) async fn handle(
     let now = clock::wall_clock();
     let snapshot = broker.metadata.snapshot();
     for topic in &request.topics {
+        let name: Arc<str> = (&**topic.name).into();
         for asked in &topic.partitions {
             if snapshot.partition(&topic.name, asked.partition_index).is_none() {
                 let error = ErrorCode::UnknownTopicOrPartition;
@@ -45,7 +48,7 @@ pub(crate) async fn handle(
                 continue;
             }
             offsets.push(OffsetToCommit {
-                topic_partition: TopicPartition::new(&**topic.name, asked.partition_index),
+                topic_partition: TopicPartition::new(name.clone(), asked.partition_index),
                 offset: Offset(asked.committed_offset),
                 leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
                 metadata: text_of(asked.committed_metadata.as_ref()).unwrap_or_default(),
