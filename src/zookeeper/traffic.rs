@@ -93,7 +93,6 @@ impl Latency {
             return 0.0;
         }
         // Exact enough: these are milliseconds.
-        #[allow(clippy::cast_precision_loss)]
         let average = self.total as f64 / self.count as f64;
         (average * 10_000.0).round() / 10_000.0
     }

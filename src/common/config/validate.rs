@@ -158,7 +158,6 @@ fn number(value: Option<&Value>) -> Option<f64> {
 }
 
 /// Kafka compares as doubles, so the largest longs are a little coarse here too.
-#[allow(clippy::cast_precision_loss)]
 fn double(number: i64) -> f64 {
     number as f64
 }
