@@ -12,6 +12,9 @@ use crate::scan::{Found, offsets_are_possible};
 /// Bytes read at once.
 const WINDOW_LENGTH: usize = 1 << 20;
 
+/// What comes next in a segment. An error is one of the data; those of the disk are apart.
+pub(crate) type NextBatch<'a> = Result<Option<(Found, &'a [u8])>, String>;
+
 /// Reads the batches of a segment, whole and checked, through one buffer.
 pub(crate) struct BatchReader<'a> {
     file: &'a File,
@@ -38,8 +41,7 @@ impl<'a> BatchReader<'a> {
     }
 
     /// The next batch; `None` at the end; inside, the reason why what comes next is no batch.
-    #[allow(clippy::type_complexity)] // Two kinds of error: of the disk, and of the data.
-    pub(crate) fn next(&mut self) -> io::Result<Result<Option<(Found, &[u8])>, String>> {
+    pub(crate) fn next(&mut self) -> io::Result<NextBatch<'_>> {
         let left = self.end - self.position;
         if left == 0 {
             return Ok(Ok(None));
