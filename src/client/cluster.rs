@@ -247,7 +247,7 @@ impl Cluster {
         let version = connection.version_of::<MetadataRequest>(i16::MAX)?;
         let limit = self.shared.config.request_timeout.min(deadline - clock::now().min(deadline));
         let pending = connection.start(&metadata_request(topics, version), version).await?;
-        let correlation_id = pending.correlation_id;
+        let correlation_id = pending.correlation_id();
         let mut body = pending.wait(limit).await?;
         let response = MetadataResponse::decode(&mut body, version)
             .map_err(|error| ClientError::new(ErrorKind::Malformed, error.to_string()))?;

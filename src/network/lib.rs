@@ -1,4 +1,4 @@
-//! Connections: framing, TLS, reply order, limits.
+//! Connections in and out: framing, TLS, reply order, limits.
 //!
 //! `SocketServer` owns the listeners and one task per connection. A task reads frames, starts requests in their
 //! order by `Service::start`, and writes the answers in the same order. Nothing is handed from task to task.
@@ -6,6 +6,7 @@
 mod accept;
 pub mod connection;
 mod frames;
+pub mod outgoing;
 mod output;
 pub mod quotas;
 mod request_memory;

@@ -53,7 +53,7 @@ const PERMITTED: &[(Layer, &str, &[&str])] = &[
             "zk",
         ],
     ),
-    (Layer::Edges, "client", &["common", "protocol", "record"]),
+    (Layer::Edges, "client", &["common", "network", "protocol", "record"]),
     (Layer::Edges, "zookeeper", &["common"]),
     (
         Layer::Edges,
