@@ -73,6 +73,11 @@ impl LeaderEpoch {
     pub const NONE: LeaderEpoch = LeaderEpoch(-1);
 }
 
+impl BrokerEpoch {
+    /// An epoch that is not told: it is not checked.
+    pub const NONE: BrokerEpoch = BrokerEpoch(-1);
+}
+
 impl BrokerId {
     /// Kafka's "no broker".
     pub const NONE: BrokerId = BrokerId(-1);

@@ -13,7 +13,9 @@ use common::{
 };
 use metadata::broker::Broker;
 
-use crate::{assignment::Assignment, states::Leadership};
+use crate::{
+    alter_partition::AlterPartition, answer::Ticket, assignment::Assignment, states::Leadership,
+};
 
 /// A topic's znodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +80,24 @@ pub enum Change {
     },
     /// Brokers that lost a log directory: their replicas are asked for.
     LogDirsFailed(BTreeSet<BrokerId>),
+    /// A broker that was not told all that was meant for it: it is told everything anew.
+    Behind(BrokerId),
     /// A broker is about to stop: its leaderships move, its replicas leave the ISR.
-    ShutDown(BrokerId),
+    ControlledShutdown {
+        /// Who is to be answered.
+        ticket: Ticket,
+        /// The broker.
+        broker: BrokerId,
+        /// Its registration; -1 where it does not say.
+        broker_epoch: BrokerEpoch,
+    },
+    /// A leader changes the ISR of its partitions.
+    AlterPartition {
+        /// Who is to be answered.
+        ticket: Ticket,
+        /// What it wants.
+        request: AlterPartition,
+    },
     /// Partitions that shall be led by their first replica.
     PreferLeaders(BTreeSet<TopicPartition>),
 }

@@ -12,9 +12,12 @@ use common::{
 use metadata::broker::Broker;
 
 use crate::{
+    alter_partition::Alteration,
     change::Change,
+    controlled_shutdown::Shutdown,
     deletion::Deletion,
     election::{Strategy, Voters, elect},
+    held::Held,
     plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Todo, Write},
     request::{Batch, BrokerRequest, LeaderAndIsrPartition, Sender, StopReplicaPartition, shown},
     states::{Leadership, Partition, PartitionState, ReplicaState},
@@ -64,6 +67,7 @@ pub struct Controller {
     pub(crate) brokers: BTreeMap<BrokerId, LiveBroker>,
     pub(crate) topics: HashMap<Arc<str>, Topic>,
     pub(crate) names: HashMap<Uuid, Arc<str>>,
+    pub(crate) held: Held,
     pub(crate) todo: BTreeMap<TopicPartition, Todo>,
     pub(crate) topics_todo: BTreeSet<Arc<str>>,
     /// Marks for deletion that lead to nothing.
@@ -74,6 +78,10 @@ pub struct Controller {
     pub(crate) tell_brokers: bool,
     /// Topics' `unclean.leader.election.enable`, as read for the next turn.
     pub(crate) unclean: BTreeMap<Arc<str>, bool>,
+    /// Requests of leaders that are not answered yet.
+    pub(crate) alterations: Vec<Alteration>,
+    /// Brokers that wait for leave to stop.
+    pub(crate) shutdowns: Vec<Shutdown>,
     /// Whether a turn has ended: before, the brokers know all that a former controller told them.
     settled: bool,
 }
@@ -99,12 +107,15 @@ impl Controller {
             brokers: BTreeMap::new(),
             topics: HashMap::new(),
             names: HashMap::new(),
+            held: Held::default(),
             todo: BTreeMap::new(),
             topics_todo: BTreeSet::new(),
             forget: BTreeSet::new(),
             greet: BTreeSet::new(),
             tell_brokers: false,
             unclean: BTreeMap::new(),
+            alterations: Vec::new(),
+            shutdowns: Vec::new(),
             settled: false,
         }
     }
@@ -117,6 +128,11 @@ impl Controller {
     /// Those of the names that are topics it does not know: their content goes into `Change::Topics`.
     pub fn unknown(&self, names: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         names.iter().filter(|name| !self.topics.contains_key(&***name)).cloned().collect()
+    }
+
+    /// The registered brokers, those that are shutting down included, in the order of their ids.
+    pub fn live_brokers(&self) -> impl Iterator<Item = &Arc<Broker>> {
+        self.brokers.values().map(|live| &live.broker)
     }
 
     /// Whether a partition is known; the states of others go into `Change::Topic`.
@@ -163,17 +179,19 @@ impl Controller {
         })
     }
 
-    /// The partitions that a broker leads, those of topics being deleted apart.
-    pub fn led_by(&self, broker: BrokerId) -> Vec<TopicPartition> {
-        let mut led = Vec::new();
-        for (name, topic) in self.topics.iter().filter(|(_, topic)| topic.deletion.is_none()) {
-            let leads = |partition: &Partition| {
-                partition.leadership.as_ref().is_some_and(|known| known.leader == broker)
-            };
-            let indexes = topic.partitions.iter().filter(|(_, partition)| leads(partition));
-            led.extend(indexes.map(|(index, _)| TopicPartition::new(Arc::clone(name), *index)));
-        }
-        led
+    /// The partitions that a broker leads though others hold them too, those of topics being deleted apart.
+    pub fn led_by(&self, broker: BrokerId) -> BTreeSet<TopicPartition> {
+        let leads = |id: &&TopicPartition| {
+            self.topics.get(&id.topic).is_some_and(|topic| {
+                let partition = topic.partitions.get(&id.partition);
+                topic.deletion.is_none()
+                    && partition.is_some_and(|one| {
+                        let leader = one.leadership.as_ref().map(|known| known.leader);
+                        one.assignment.replicas.len() > 1 && leader == Some(broker)
+                    })
+            })
+        };
+        self.held.on(broker).filter(leads).cloned().collect()
     }
 
     /// What the controller's metrics show; looks at every partition.
@@ -208,6 +226,31 @@ impl Controller {
         counts.replicas_to_delete += replicas - count(ReplicaState::DeletionSuccessful);
         counts.replicas_ineligible += count(ReplicaState::DeletionIneligible);
         counts.partitions += topic.partitions.values().filter(|p| p.leadership.is_some()).count();
+    }
+
+    /// Partitions with replicas on any of the brokers, and on which.
+    pub(crate) fn held_by(
+        &self,
+        brokers: &BTreeSet<BrokerId>,
+    ) -> BTreeMap<TopicPartition, Vec<BrokerId>> {
+        let mut held: BTreeMap<TopicPartition, Vec<BrokerId>> = BTreeMap::new();
+        for &broker in brokers {
+            for partition in self.held.on(broker) {
+                held.entry(partition.clone()).or_default().push(broker);
+            }
+        }
+        held
+    }
+
+    /// Forgets a topic that is not there any more.
+    pub(crate) fn forget_topic(&mut self, name: &str) {
+        let Some((name, topic)) = self.topics.remove_entry(name) else { return };
+        if let Some(id) = topic.id {
+            self.names.remove(&id);
+        }
+        for (index, partition) in &topic.partitions {
+            self.held.remove(&name, *index, &partition.assignment.replicas);
+        }
     }
 
     fn state_of(
@@ -257,6 +300,7 @@ impl Controller {
         for (partition, todo) in std::mem::take(&mut self.todo) {
             self.plan_partition(partition, todo, &mut plan);
         }
+        self.plan_alterations(&mut plan);
         self.unclean.clear();
         plan
     }
@@ -386,6 +430,11 @@ impl Controller {
                     let write = write.map(|index| (&plan.writes[index], outcomes[index]));
                     self.apply_partition(partition, write, todo, &mut batch, &mut applied);
                 }
+                Step::Alter { partition, write, alteration, wanted } => {
+                    let write = (&plan.writes[write], outcomes[write]);
+                    let request = (alteration, wanted);
+                    self.apply_alteration(partition, write, request, &mut batch, &mut applied);
+                }
                 Step::Topic { name, write } => {
                     self.apply_topic(name, &plan.writes[write], outcomes[write], &mut applied);
                 }
@@ -404,6 +453,8 @@ impl Controller {
                 }
             }
         }
+        self.answer_alterations(&mut applied);
+        self.answer_shutdowns(&mut applied);
         self.send(batch, &mut applied.requests);
         self.settled = true;
         applied
@@ -529,7 +580,7 @@ impl Controller {
         let Some(topic) = self.topics.get(&id.topic) else { return };
         let Some(partition) = topic.partitions.get(&id.partition) else { return };
         self.mention(batch, id);
-        batch.tell(self.brokers.keys().copied());
+        batch.tell_all();
         let Some(leadership) = &partition.leadership else { return };
         let hears = |broker: &BrokerId| {
             let meant = written || hearers.all || hearers.some.contains(broker);

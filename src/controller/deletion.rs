@@ -152,7 +152,7 @@ impl Controller {
                 states.insert((*index, replica), state);
             }
         }
-        batch.tell(self.brokers.keys().copied());
+        batch.tell_all();
         let halted = states.values().any(|state| *state == ReplicaState::DeletionIneligible);
         if let Some(topic) = self.topics.get_mut(name)
             && let Some(deletion) = &mut topic.deletion
@@ -225,11 +225,7 @@ impl Controller {
             self.topics_todo.insert(name);
             return;
         }
-        if let Some(topic) = self.topics.remove(&name)
-            && let Some(id) = topic.id
-        {
-            self.names.remove(&id);
-        }
+        self.forget_topic(&name);
         applied.deleted.push(name);
     }
 }

@@ -28,7 +28,7 @@ impl Controller {
             Change::Brokers(brokers) => self.learn_brokers(brokers),
             Change::Topics { names, read } => self.learn_topics(&names, read),
             Change::Topic(read) => self.learn_topic(read),
-            Change::TopicGone(name) => self.drop_topic(&name),
+            Change::TopicGone(name) => self.forget_topic(&name),
             Change::Deletions(names) => self.learn_deletions(names),
             Change::Unclean { topic, allowed } => {
                 self.unclean.insert(topic, allowed);
@@ -49,33 +49,24 @@ impl Controller {
                     self.work(partition).hearers.some.extend(replicas);
                 }
             }
-            Change::ShutDown(broker) => self.learn_shut_down(broker),
+            Change::ControlledShutdown { ticket, broker, broker_epoch } => {
+                self.learn_controlled_shutdown(ticket, broker, broker_epoch);
+            }
+            Change::AlterPartition { ticket, request } => {
+                self.learn_alter_partition(ticket, request);
+            }
+            Change::Behind(broker) => self.learn_behind(broker),
             Change::PreferLeaders(partitions) => self.learn_preferred(partitions),
         }
     }
 
-    fn is_registered(&self, broker: BrokerId, epoch: BrokerEpoch) -> bool {
+    pub(crate) fn is_registered(&self, broker: BrokerId, epoch: BrokerEpoch) -> bool {
         self.brokers.get(&broker).is_some_and(|live| live.broker.epoch == epoch)
     }
 
     /// What is to be decided for the partition, to be added to.
-    fn work(&mut self, partition: TopicPartition) -> &mut Todo {
+    pub(crate) fn work(&mut self, partition: TopicPartition) -> &mut Todo {
         self.todo.entry(partition).or_default()
-    }
-
-    /// Partitions with replicas on any of the brokers, and on which.
-    fn held_by(&self, brokers: &BTreeSet<BrokerId>) -> Vec<(TopicPartition, Vec<BrokerId>)> {
-        let mut held = Vec::new();
-        for (name, topic) in &self.topics {
-            for (index, partition) in &topic.partitions {
-                let replicas = partition.assignment.replicas.iter().copied();
-                let on: Vec<BrokerId> = replicas.filter(|id| brokers.contains(id)).collect();
-                if !on.is_empty() {
-                    held.push((TopicPartition::new(Arc::clone(name), *index), on));
-                }
-            }
-        }
-        held
     }
 
     /// Brokers came, went, came back within one watch, or changed their endpoints.
@@ -123,11 +114,30 @@ impl Controller {
                 self.work(partition).hearers.bounced.extend(lost);
             }
         }
+        self.tell_anew(&came);
+    }
+
+    /// What the broker was not told may have been to delete replicas: that has failed, and is tried again.
+    fn learn_behind(&mut self, broker: BrokerId) {
+        if !self.brokers.contains_key(&broker) {
+            return;
+        }
+        let behind = BTreeSet::from([broker]);
+        for (partition, lost) in self.held_by(&behind) {
+            if self.is_queued_for_deletion(&partition.topic) {
+                self.fail_deletion(&partition, &lost);
+            }
+        }
+        self.tell_anew(&behind);
+    }
+
+    /// Brokers that know nothing yet, or not enough.
+    fn tell_anew(&mut self, came: &BTreeSet<BrokerId>) {
         if came.is_empty() {
             return;
         }
         self.greet.extend(came.iter().copied());
-        for (partition, replicas) in self.held_by(&came) {
+        for (partition, replicas) in self.held_by(came) {
             if self.is_queued_for_deletion(&partition.topic) {
                 self.resume_deletion(&partition.topic);
             } else {
@@ -139,18 +149,9 @@ impl Controller {
     fn learn_topics(&mut self, names: &BTreeSet<Arc<str>>, read: Vec<TopicRead>) {
         let gone = |name: &&Arc<str>| !names.contains(*name);
         let gone: Vec<Arc<str>> = self.topics.keys().filter(gone).cloned().collect();
-        gone.iter().for_each(|name| self.drop_topic(name));
+        gone.iter().for_each(|name| self.forget_topic(name));
         for topic in read {
             self.learn_topic(topic);
-        }
-    }
-
-    /// Forgets a topic that somebody else has deleted.
-    fn drop_topic(&mut self, name: &str) {
-        if let Some(topic) = self.topics.remove(name)
-            && let Some(id) = topic.id
-        {
-            self.names.remove(&id);
         }
     }
 
@@ -159,7 +160,7 @@ impl Controller {
         let TopicRead { name, version, id, partitions, leaderships } = read;
         let known_id = self.topics.get(&name).map(|topic| topic.id);
         if known_id.is_some_and(|known| known.is_some() && known != id) {
-            self.drop_topic(&name);
+            self.forget_topic(&name);
         }
         if let Some(id) = id {
             self.names.insert(id, Arc::clone(&name));
@@ -184,6 +185,7 @@ impl Controller {
                 deletion.late_partitions = true;
                 continue;
             }
+            self.held.add(&name, index, &assignment.replicas);
             topic.partitions.insert(index, Partition { assignment, leadership: None });
             news.push(index);
         }
@@ -263,25 +265,6 @@ impl Controller {
             if leader.is_some() && leader != partition.assignment.replicas.first().copied() {
                 // A shutdown of the leader goes before.
                 self.work(id).strategy.get_or_insert(Strategy::Preferred);
-            }
-        }
-    }
-
-    /// Partitions with a single replica stay where they are.
-    fn learn_shut_down(&mut self, broker: BrokerId) {
-        let Some(live) = self.brokers.get_mut(&broker) else { return };
-        live.shutting_down = true;
-        for (id, _) in self.held_by(&BTreeSet::from([broker])) {
-            let Some(topic) = self.topics.get(&id.topic) else { continue };
-            let Some(partition) = topic.partitions.get(&id.partition) else { continue };
-            let Some(leadership) = &partition.leadership else { continue };
-            if topic.deletion.is_some() || partition.assignment.replicas.len() < 2 {
-                continue;
-            }
-            if leadership.leader == broker {
-                self.work(id).strategy = Some(Strategy::ControlledShutdown);
-            } else {
-                self.work(id).hearers.stop.insert(broker);
             }
         }
     }

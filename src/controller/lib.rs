@@ -6,6 +6,8 @@
 //! write is accepted. What cannot be finished in a turn stays on a list and is decided in a later
 //! one, so a step that needs an earlier one simply waits for it.
 
+pub mod alter_partition;
+pub mod answer;
 pub mod assignment;
 pub mod change;
 pub mod controller;
@@ -16,7 +18,9 @@ pub mod request;
 pub mod states;
 pub mod topics;
 
+mod controlled_shutdown;
 mod deletion;
+mod held;
 mod learn;
 
 #[cfg(test)]

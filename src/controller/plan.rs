@@ -1,7 +1,7 @@
 //! What is to be written, and what comes of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -11,6 +11,8 @@ use common::{
 };
 
 use crate::{
+    alter_partition::NewIsr,
+    answer::{Answer, Ticket},
     assignment::Assignment,
     election::Strategy,
     request::BrokerRequest,
@@ -102,6 +104,8 @@ pub(crate) struct Todo {
 pub(crate) enum Step {
     /// A partition; the write, if any, is one of its leadership.
     Partition { partition: TopicPartition, write: Option<usize>, todo: Todo },
+    /// The ISR that a leader asked for, by the number of its request.
+    Alter { partition: TopicPartition, write: usize, alteration: usize, wanted: NewIsr },
     /// A topic's znode.
     Topic { name: Arc<str>, write: usize },
     /// A topic's replicas are told to delete.
@@ -118,6 +122,8 @@ pub struct Plan {
     pub(crate) writes: Vec<Write>,
     pub(crate) steps: Vec<Step>,
     pub(crate) unclean_wanted: BTreeSet<Arc<str>>,
+    /// Partitions whose leadership is written.
+    changed: HashSet<TopicPartition>,
 }
 
 impl Plan {
@@ -132,7 +138,17 @@ impl Plan {
         &self.unclean_wanted
     }
 
+    /// Whether the partition's leadership is to be written.
+    pub(crate) fn changes(&self, partition: &TopicPartition) -> bool {
+        self.changed.contains(partition)
+    }
+
     pub(crate) fn write(&mut self, write: Write) -> usize {
+        if let Write::CreateLeadership { partition, .. } | Write::SetLeadership { partition, .. } =
+            &write
+        {
+            self.changed.insert(partition.clone());
+        }
         self.writes.push(write);
         self.writes.len() - 1
     }
@@ -163,6 +179,8 @@ pub struct Applied {
     /// Topics to read again with the states of all their partitions, and to hand back by
     /// `Change::Topic` or `Change::TopicGone`. Nothing is decided for them until then.
     pub reread: BTreeSet<Arc<str>>,
+    /// Answers to requests; what they say is written.
+    pub answers: Vec<(Ticket, Answer)>,
     /// Topics that are deleted for good.
     pub deleted: Vec<Arc<str>>,
     /// Whether more is to be decided: plan again, at once.

@@ -119,6 +119,7 @@ pub(crate) struct Batch {
     leader_and_isr: BTreeMap<BrokerId, ByPartition<LeaderAndIsrPartition>>,
     stop: BTreeMap<BrokerId, ByPartition<StopReplicaPartition>>,
     metadata_to: BTreeSet<BrokerId>,
+    metadata_to_all: bool,
     metadata: ByPartition<Option<snapshot::Partition>>,
 }
 
@@ -167,6 +168,11 @@ impl Batch {
         self.metadata_to.extend(to);
     }
 
+    /// As `tell`, for every live broker.
+    pub(crate) fn tell_all(&mut self) {
+        self.metadata_to_all = true;
+    }
+
     /// Puts a partition into UpdateMetadata; `None` says that it is being deleted.
     pub(crate) fn mention(
         &mut self,
@@ -178,7 +184,7 @@ impl Batch {
     }
 
     /// The requests, for live brokers alone.
-    pub(crate) fn into_requests(self, sender: &Sender<'_>, requests: &mut Vec<BrokerRequest>) {
+    pub(crate) fn into_requests(mut self, sender: &Sender<'_>, requests: &mut Vec<BrokerRequest>) {
         let epochs: BTreeMap<BrokerId, BrokerEpoch> =
             sender.brokers.iter().map(|broker| (broker.id, broker.epoch)).collect();
         let mut send = |broker: BrokerId, body: Body| {
@@ -190,6 +196,9 @@ impl Batch {
         };
         for (broker, topics) in self.leader_and_isr {
             send(broker, Body::LeaderAndIsr(leader_and_isr(topics, sender)));
+        }
+        if self.metadata_to_all {
+            self.metadata_to = epochs.keys().copied().collect();
         }
         if !self.metadata_to.is_empty() {
             let update = Arc::new(update(self.metadata, sender));

@@ -5,9 +5,12 @@
 //! anew; `topic t 0:1,2 1:2,1` makes a topic or adds partitions (`noid` before the partitions leaves
 //! out the id); `delete t` marks it; `gone t` removes its znodes; `deaf 1` and `hearing` stop and
 //! resume answers to StopReplica, `stop-error` makes them fail; `answer 1 t-0` answers late;
-//! `storage-error 1 t-0` and `storage-ok 1 t-0` answer LeaderAndIsr; `shutdown 1`, `prefer t-0`,
+//! `alter 1 t-0 1,2` is the wish of a leader for an ISR, its epochs as stored but for `registered=9 epoch=9 version=9
+//! recovering=1 seen=9 id=9`;
+//! `storage-error 1 t-0` and `storage-ok 1 t-0` answer LeaderAndIsr; `shutdown 1`, `behind 1`, `prefer t-0`,
 //! `unclean t`, `conflict t-0` speak for themselves. `start` begins the term.
 
+mod alter_partition;
 mod golden;
 mod random;
 mod world;
@@ -16,13 +19,15 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use common::{
     error_code::ErrorCode,
-    ids::BrokerId,
+    ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch},
     topic::{TopicPartition, Uuid},
 };
 use expect_test::{Expect, expect};
 
 use self::world::{World, ids, options};
-use crate::{assignment::Assignment, change::Change, controller::Options};
+use crate::{
+    alter_partition::TopicKey, assignment::Assignment, change::Change, controller::Options,
+};
 
 fn partition(text: &str) -> TopicPartition {
     let (topic, index) = text.rsplit_once('-').unwrap();
@@ -96,7 +101,30 @@ fn step(world: &mut World, words: &[&str]) {
         ["storage-error", rest @ ..] => storage(world, rest, ErrorCode::KafkaStorageError),
         ["storage-ok", rest @ ..] => storage(world, rest, ErrorCode::None),
         ["shutdown", id] => {
-            world.pending.push(Change::ShutDown(BrokerId(id.parse().unwrap())));
+            world.shut_down(BrokerId(id.parse().unwrap()));
+        }
+        ["alter", id, name, isr, how @ ..] => {
+            let mut request = world.new_isr(BrokerId(id.parse().unwrap()), &partition(name), isr);
+            for pair in how {
+                let (what, value) = pair.split_once('=').unwrap();
+                let number: i32 = value.parse().unwrap();
+                match what {
+                    "registered" => request.broker_epoch = BrokerEpoch(number.into()),
+                    "epoch" => request.partitions[0].leader_epoch = LeaderEpoch(number),
+                    "version" => request.partitions[0].partition_epoch = PartitionEpoch(number),
+                    "recovering" => request.partitions[0].recovering = number == 1,
+                    "seen" => request.partitions[0].isr[1].1 = BrokerEpoch(number.into()),
+                    "id" => {
+                        let id = Uuid(u128::try_from(number).unwrap());
+                        request.partitions[0].topic = TopicKey::Id(id);
+                    }
+                    other => panic!("no such field: {other}"),
+                }
+            }
+            world.ask(|ticket| Change::AlterPartition { ticket, request });
+        }
+        ["behind", id] => {
+            world.pending.push(Change::Behind(BrokerId(id.parse().unwrap())));
         }
         ["prefer", name] => {
             world.pending.push(Change::PreferLeaders(BTreeSet::from([partition(name)])));
@@ -440,6 +468,7 @@ fn a_shutdown_moves_leaderships_and_stops_followers() {
               to 2: know brokers 1,2,3 [t-0 leader 2 offline 1; t-1 leader 2 offline 1]
               to 3: know brokers 1,2,3 [t-0 leader 2 offline 1; t-1 leader 2 offline 1]
               to 1: stop [t-1 epoch 1]
+              answer shutdown, leads []
         "#]],
     );
 }
@@ -746,4 +775,92 @@ fn a_topic_that_vanishes_is_forgotten() {
     );
     assert_eq!(world.controller.counts().topics, 0);
     assert_eq!(world.controller.topic_name(Uuid(u128::from(b't'))), None);
+}
+
+#[test]
+fn a_broker_that_was_not_told_everything_is_told_again() {
+    check(
+        "
+        brokers 1,2
+        start
+        topic t 0:1,2
+        topic u 0:2
+        topic v 0:1
+        deaf 2
+        delete u
+        hearing
+        behind 2
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2 []
+              to 2: know brokers 1,2 []
+            > topic t 0:1,2
+            create t-0 leader 1 epoch 0 isr 1,2
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
+            > topic u 0:2
+            create u-0 leader 2 epoch 0 isr 2
+              to 2: lead [u-0 new leader 2 epoch 0 isr 2]
+              to 1: know brokers 1,2 [u-0 leader 2]
+              to 2: know brokers 1,2 [u-0 leader 2]
+            > topic v 0:1
+            create v-0 leader 1 epoch 0 isr 1
+              to 1: lead [v-0 new leader 1 epoch 0 isr 1]
+              to 1: know brokers 1,2 [v-0 leader 1]
+              to 2: know brokers 1,2 [v-0 leader 1]
+            > deaf 2
+            > delete u
+            set u-0 leader -1 epoch 1 isr 2
+              to 1: know brokers 1,2 [u-0 gone]
+              to 2: know brokers 1,2 [u-0 gone]
+              to 2: stop [u-0 delete]
+            > hearing
+            > behind 2
+              to 2: know brokers 1,2 [t-0 leader 1; u-0 gone; v-0 leader 1]
+              to 2: lead [t-0 leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1; u-0 gone]
+              to 2: know brokers 1,2 [t-0 leader 1; u-0 gone]
+              to 2: stop [u-0 delete]
+            delete u
+            deleted u
+        "#]],
+    );
+}
+
+#[test]
+fn a_shutdown_names_what_nobody_else_can_lead() {
+    check(
+        "
+        brokers 1,2
+        start
+        topic t 0:1,2 1:1
+        alter 1 t-0 1
+        shutdown 1
+        shutdown 3
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2 []
+              to 2: know brokers 1,2 []
+            > topic t 0:1,2 1:1
+            create t-0 leader 1 epoch 0 isr 1,2
+            create t-1 leader 1 epoch 0 isr 1
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2; t-1 new leader 1 epoch 0 isr 1]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1; t-1 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1; t-1 leader 1]
+            > alter 1 t-0 1
+            set t-0 leader 1 epoch 0 isr 1
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
+              answer t-0 leader 1 epoch 0 isr 1 version 1
+            > shutdown 1
+              answer shutdown, leads [t-0]
+            > shutdown 3
+              answer BROKER_NOT_AVAILABLE
+        "#]],
+    );
 }

@@ -152,7 +152,7 @@ fn taking_over_a_healthy_cluster_writes_nothing() {
 #[test]
 fn a_broker_shuts_down_as_recorded() {
     let mut world = taken_over("20-reassignment-completed");
-    world.pending.push(Change::ShutDown(BrokerId(3)));
+    world.shut_down(BrokerId(3));
     world.settle();
     world.brokers.remove(&BrokerId(3));
     world.brokers_changed();

@@ -72,7 +72,7 @@ fn step(world: &mut World, random: &mut Random) {
             world.conflicts.insert(partition);
         }
         7 if world.brokers.contains_key(&broker) => {
-            world.pending.push(Change::ShutDown(broker));
+            world.shut_down(broker);
         }
         8 => {
             world.unclean.insert(topic.into());

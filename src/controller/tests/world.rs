@@ -14,6 +14,8 @@ use common::{
 use metadata::broker::Broker;
 
 use crate::{
+    alter_partition::{AlterPartition, AlteredPartition, NewIsr, TopicKey},
+    answer::{Answer, Ticket},
     assignment::Assignment,
     change::{Change, TopicRead},
     controller::{Controller, Options},
@@ -63,6 +65,7 @@ pub(super) struct World {
     pub(super) log: String,
     next_id: u128,
     next_epoch: i64,
+    next_ticket: u64,
 }
 
 impl World {
@@ -80,6 +83,7 @@ impl World {
             log: String::new(),
             next_id: 100,
             next_epoch: 10,
+            next_ticket: 0,
         }
     }
 
@@ -88,6 +92,42 @@ impl World {
         let epoch = BrokerEpoch(self.next_epoch);
         let broker = Broker { id, endpoints: Vec::new(), rack: None, epoch };
         self.brokers.insert(id, Arc::new(broker));
+    }
+
+    /// Hands over a request that wants an answer.
+    pub(super) fn ask(&mut self, change: impl FnOnce(Ticket) -> Change) {
+        self.next_ticket += 1;
+        self.pending.push(change(Ticket(self.next_ticket)));
+    }
+
+    pub(super) fn shut_down(&mut self, broker: BrokerId) {
+        let broker_epoch = self.brokers.get(&broker).map_or(BrokerEpoch::NONE, |live| live.epoch);
+        self.ask(|ticket| Change::ControlledShutdown { ticket, broker, broker_epoch });
+    }
+
+    /// What a leader asks for that knows the state as it is stored.
+    pub(super) fn new_isr(
+        &self,
+        broker: BrokerId,
+        id: &TopicPartition,
+        isr: &str,
+    ) -> AlterPartition {
+        let topic = self.topics.get(&id.topic);
+        let state = topic.and_then(|topic| topic.states.get(&id.partition));
+        let partition = NewIsr {
+            topic: TopicKey::Name(Arc::clone(&id.topic)),
+            index: id.partition,
+            leader_epoch: state.map_or(LeaderEpoch(0), |state| state.leader_epoch),
+            partition_epoch: state.map_or(PartitionEpoch(0), |state| state.partition_epoch),
+            isr: ids(isr).into_iter().map(|id| (id, BrokerEpoch::NONE)).collect(),
+            recovering: false,
+        };
+        AlterPartition {
+            broker,
+            broker_epoch: self.brokers.get(&broker).map_or(BrokerEpoch(1), |live| live.epoch),
+            partitions: vec![partition],
+            ineligible: ErrorCode::IneligibleReplica,
+        }
     }
 
     pub(super) fn brokers_changed(&mut self) {
@@ -144,6 +184,9 @@ impl World {
             let quiet = writes.is_empty() && !applied.more && applied.requests.is_empty();
             for request in &applied.requests {
                 self.deliver(request);
+            }
+            for (_, answer) in &applied.answers {
+                writeln!(self.log, "  answer {}", show_answer(answer)).unwrap();
             }
             for name in &applied.reread {
                 writeln!(self.log, "read {name} again").unwrap();
@@ -244,6 +287,35 @@ impl World {
 
     fn controller_view(&self, broker: BrokerId) -> BrokerEpoch {
         self.controller.brokers[&broker].broker.epoch
+    }
+}
+
+fn show_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::AlterPartition(Err(error)) | Answer::ControlledShutdown(Err(error)) => {
+            error.to_string()
+        }
+        Answer::ControlledShutdown(Ok(led)) => {
+            let led: Vec<String> = led.iter().map(TopicPartition::to_string).collect();
+            format!("shutdown, leads [{}]", led.join(", "))
+        }
+        Answer::AlterPartition(Ok(partitions)) => {
+            let one = |altered: &AlteredPartition| {
+                let topic = match &altered.topic {
+                    TopicKey::Name(name) => name.to_string(),
+                    TopicKey::Id(id) => format!("id {}", id.0),
+                };
+                let result = match &altered.result {
+                    Ok(leadership) => {
+                        let version = leadership.partition_epoch;
+                        format!("{} version {version}", show_leadership(leadership))
+                    }
+                    Err(error) => error.to_string(),
+                };
+                format!("{topic}-{} {result}", altered.index)
+            };
+            partitions.iter().map(one).collect::<Vec<_>>().join("; ")
+        }
     }
 }
 

@@ -1,0 +1,254 @@
+//! AlterPartition: a leader says which replicas are in sync. Checked, written, and answered once it is.
+//! Source: `KafkaController.tryProcessAlterPartition`, KIP-497, KIP-841.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch},
+    topic::{TopicPartition, Uuid},
+};
+
+use crate::{
+    answer::{Answer, Ticket},
+    controller::Controller,
+    plan::{Applied, Outcome, Plan, Step, Write},
+    request::Batch,
+    states::Leadership,
+};
+
+/// The request of a leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterPartition {
+    /// Who asks.
+    pub broker: BrokerId,
+    /// Its registration.
+    pub broker_epoch: BrokerEpoch,
+    /// What it wants.
+    pub partitions: Vec<NewIsr>,
+    /// The answer for a member that may not join: versions before 2 do not know INELIGIBLE_REPLICA.
+    pub ineligible: ErrorCode,
+}
+
+/// How a request names a topic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopicKey {
+    /// By its name; before version 2.
+    Name(Arc<str>),
+    /// By its id.
+    Id(Uuid),
+}
+
+/// A partition's new ISR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewIsr {
+    /// The topic.
+    pub topic: TopicKey,
+    /// The partition's number.
+    pub index: i32,
+    /// The leader's epoch, as it knows it.
+    pub leader_epoch: LeaderEpoch,
+    /// The state that it shall replace.
+    pub partition_epoch: PartitionEpoch,
+    /// The members, each with the registration that the leader saw; -1 where it does not say. Kafka takes no notice of it
+    /// in ZooKeeper mode; here a member that has registered anew since is refused, as with KRaft (KIP-903).
+    pub isr: Vec<(BrokerId, BrokerEpoch)>,
+    /// Whether the leader still makes up for an unclean election.
+    pub recovering: bool,
+}
+
+/// The answer: an error of the request as a whole, or one for each partition or its state now.
+pub type Altered = Result<Vec<AlteredPartition>, ErrorCode>;
+
+/// What became of one partition of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlteredPartition {
+    /// The topic, as the request named it.
+    pub topic: TopicKey,
+    /// The partition's number.
+    pub index: i32,
+    /// Its state now, or why it was not changed.
+    pub result: Result<Leadership, ErrorCode>,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Alteration {
+    ticket: Ticket,
+    broker: BrokerId,
+    broker_epoch: BrokerEpoch,
+    ineligible: ErrorCode,
+    open: Vec<NewIsr>,
+    done: Vec<AlteredPartition>,
+    refused: Option<ErrorCode>,
+}
+
+/// What a check of one partition comes to.
+enum Checked {
+    /// To be written.
+    Write(TopicPartition, Leadership),
+    /// It is so already.
+    Is(Leadership),
+    /// It cannot be said yet.
+    Later,
+}
+
+impl Controller {
+    pub(crate) fn learn_alter_partition(&mut self, ticket: Ticket, request: AlterPartition) {
+        let AlterPartition { broker, broker_epoch, partitions, ineligible } = request;
+        // The last word on a partition counts, as in Kafka.
+        let mut unique = BTreeMap::new();
+        for partition in partitions {
+            unique.insert((partition.topic.clone(), partition.index), partition);
+        }
+        let open = unique.into_values().collect();
+        let (done, refused) = (Vec::new(), None);
+        let alteration =
+            Alteration { ticket, broker, broker_epoch, ineligible, open, done, refused };
+        self.alterations.push(alteration);
+    }
+
+    /// Decides what leaders asked for. Partitions for which something else is decided in this turn wait for the next.
+    pub(crate) fn plan_alterations(&mut self, plan: &mut Plan) {
+        let mut alterations = std::mem::take(&mut self.alterations);
+        for (number, alteration) in alterations.iter_mut().enumerate() {
+            if !self.is_registered(alteration.broker, alteration.broker_epoch) {
+                alteration.refused = Some(ErrorCode::StaleBrokerEpoch);
+                continue;
+            }
+            let Alteration { broker, ineligible, .. } = *alteration;
+            for wanted in std::mem::take(&mut alteration.open) {
+                let (topic, index) = (wanted.topic.clone(), wanted.index);
+                let result = match self.check(broker, &wanted, ineligible, plan) {
+                    Ok(Checked::Write(partition, leadership)) => {
+                        let expected = leadership.partition_epoch;
+                        let write = plan.write(Write::SetLeadership {
+                            partition: partition.clone(),
+                            leadership,
+                            expected,
+                        });
+                        let alteration = number;
+                        plan.steps.push(Step::Alter { partition, write, alteration, wanted });
+                        continue;
+                    }
+                    Ok(Checked::Later) => {
+                        alteration.open.push(wanted);
+                        continue;
+                    }
+                    Ok(Checked::Is(leadership)) => Ok(leadership),
+                    Err(error) => Err(error),
+                };
+                alteration.done.push(AlteredPartition { topic, index, result });
+            }
+        }
+        self.alterations = alterations;
+    }
+
+    fn check(
+        &self,
+        broker: BrokerId,
+        wanted: &NewIsr,
+        ineligible: ErrorCode,
+        plan: &Plan,
+    ) -> Result<Checked, ErrorCode> {
+        let name = match &wanted.topic {
+            TopicKey::Name(name) => name,
+            TopicKey::Id(id) => self.names.get(id).ok_or(ErrorCode::UnknownTopicId)?,
+        };
+        let unknown = ErrorCode::UnknownTopicOrPartition;
+        let topic = self.topics.get(&**name).ok_or(unknown)?;
+        let id = TopicPartition::new(Arc::clone(name), wanted.index);
+        if topic.stale || plan.changes(&id) {
+            return Ok(Checked::Later);
+        }
+        let partition = topic.partitions.get(&wanted.index).ok_or(unknown)?;
+        let known = partition.leadership.as_ref().ok_or(unknown)?;
+        if wanted.partition_epoch > known.partition_epoch
+            || wanted.leader_epoch > known.leader_epoch
+        {
+            // Who knows more than this controller has heard it from another one.
+            return Err(ErrorCode::NotController);
+        }
+        if wanted.leader_epoch < known.leader_epoch {
+            return Err(ErrorCode::FencedLeaderEpoch);
+        }
+        let isr: Vec<BrokerId> = wanted.isr.iter().map(|(broker, _)| *broker).collect();
+        if known.leader == broker && known.isr == isr && known.recovering == wanted.recovering {
+            return Ok(Checked::Is(known.clone()));
+        }
+        if wanted.partition_epoch < known.partition_epoch {
+            return Err(ErrorCode::InvalidUpdateVersion);
+        }
+        if wanted.recovering && (isr.len() > 1 || !known.recovering) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        // Kafka takes these at their word. None of them can come of a leader that is one.
+        let held = |member: &BrokerId| partition.assignment.replicas.contains(member);
+        let twice = (1..isr.len()).any(|at| isr[..at].contains(&isr[at]));
+        if known.leader != broker || !isr.contains(&broker) || twice || !isr.iter().all(held) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let may_join = |(member, epoch): &(BrokerId, BrokerEpoch)| {
+            self.brokers.get(member).is_some_and(|live| {
+                let same = *epoch == BrokerEpoch::NONE || *epoch == live.broker.epoch;
+                !live.shutting_down && same
+            })
+        };
+        if !wanted.isr.iter().all(may_join) {
+            return Err(ineligible);
+        }
+        let leadership = Leadership {
+            isr,
+            recovering: wanted.recovering,
+            controller_epoch: self.options.epoch,
+            ..known.clone()
+        };
+        Ok(Checked::Write(id, leadership))
+    }
+
+    /// Takes over an ISR that was written. One that was not is looked at again once it is read again.
+    pub(crate) fn apply_alteration(
+        &mut self,
+        id: TopicPartition,
+        (write, outcome): (&Write, Outcome),
+        request: (usize, NewIsr),
+        batch: &mut Batch,
+        applied: &mut Applied,
+    ) {
+        let Some(topic) = self.topics.get_mut(&id.topic) else { return };
+        let Some(partition) = topic.partitions.get_mut(&id.partition) else { return };
+        let (number, wanted) = request;
+        let (Outcome::Done { version }, Write::SetLeadership { leadership, .. }) = (outcome, write)
+        else {
+            topic.stale = true;
+            applied.reread.insert(Arc::clone(&id.topic));
+            self.alterations[number].open.push(wanted);
+            return;
+        };
+        let partition_epoch = PartitionEpoch(version);
+        let leadership = Leadership { partition_epoch, ..leadership.clone() };
+        partition.leadership = Some(leadership.clone());
+        self.mention(batch, &id);
+        batch.tell_all();
+        let (topic, index) = (wanted.topic, wanted.index);
+        let altered = AlteredPartition { topic, index, result: Ok(leadership) };
+        self.alterations[number].done.push(altered);
+    }
+
+    /// Answers the requests that are done.
+    pub(crate) fn answer_alterations(&mut self, applied: &mut Applied) {
+        for alteration in std::mem::take(&mut self.alterations) {
+            if let Some(error) = alteration.refused {
+                applied.answers.push((alteration.ticket, Answer::AlterPartition(Err(error))));
+                continue;
+            }
+            if !alteration.open.is_empty() {
+                applied.more = true;
+                self.alterations.push(alteration);
+                continue;
+            }
+            let answer = Answer::AlterPartition(Ok(alteration.done));
+            applied.answers.push((alteration.ticket, answer));
+        }
+    }
+}
