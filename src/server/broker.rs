@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
+use ::controller::request::{Body, BrokerRequest};
 use common::{
     config::broker::BrokerConfig,
     error_code::ErrorCode,
-    ids::{BrokerId, LeaderEpoch},
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch},
     java_hash::coordinator_partition,
     properties::Properties,
     topic::TRANSACTION_STATE_TOPIC,
@@ -23,12 +24,21 @@ use replication::{
     fetch_session::SessionCache, partition::Partition, replica_manager::ReplicaManager,
 };
 use storage::log_manager::LogManager;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use zk::store::ZkStore;
 
 use crate::{
-    controller::ControllerHandle, groups::BrokerGroups, handlers, metrics::BrokerMetrics,
-    producer_ids::ProducerIds, topic_configs::TopicConfigs, transactions::BrokerTransactions,
+    controller::{
+        ControllerHandle,
+        channels::{Answer, ToBroker},
+    },
+    groups::BrokerGroups,
+    handlers,
+    metrics::BrokerMetrics,
+    peers::Peers,
+    producer_ids::ProducerIds,
+    topic_configs::TopicConfigs,
+    transactions::BrokerTransactions,
 };
 
 /// How long a question about the cluster waits for the first word of a controller.
@@ -51,6 +61,9 @@ pub(crate) struct Broker {
     pub groups: Arc<BrokerGroups>,
     pub transactions: Arc<BrokerTransactions>,
     pub controller: ControllerHandle,
+    /// Takes what controllers say to this broker, in order.
+    pub to_replicas: mpsc::Sender<ToBroker>,
+    pub peers: Arc<Peers>,
     pub metrics: BrokerMetrics,
     /// Version of the `/feature` znode; -1 where it was never seen.
     pub features_epoch: AtomicI64,
@@ -116,6 +129,25 @@ impl Broker {
         let count = known.and_then(|count| i32::try_from(count).ok());
         let count = count.unwrap_or(self.config.transaction_state_log_num_partitions);
         coordinator_partition(transactional_id, count)
+    }
+
+    /// Carries out what a controller on another broker says, and waits until it is done. Source of the checks:
+    /// `ReplicaRequests`.
+    pub(crate) async fn obey(
+        &self,
+        (controller, controller_epoch): (BrokerId, ControllerEpoch),
+        broker_epoch: BrokerEpoch,
+        body: Body,
+    ) -> Answer {
+        let request =
+            BrokerRequest { broker: self.id, broker_epoch, controller, controller_epoch, body };
+        let (answer, answered) = oneshot::channel();
+        // The task that takes requests ends when the broker stops.
+        let stopping = || Answer { error: ErrorCode::BrokerNotAvailable, partitions: Vec::new() };
+        if self.to_replicas.send(ToBroker { request, answer }).await.is_err() {
+            return stopping();
+        }
+        answered.await.unwrap_or_else(|_| stopping())
     }
 
     /// A number for a fetch session.

@@ -41,10 +41,12 @@ use zk::{
 };
 
 use self::{
-    channels::ToBroker,
+    channels::{Reach, ToBroker},
     metrics::ControllerMetrics,
     term::{CONTROLLER_LOG, Command, Ended, Office},
 };
+
+use crate::{control_wire::ControlVersions, peers};
 
 const ADMIN_LOG: &str = "kafka.server.ZkAdminManager";
 /// How long a controller that failed waits before it runs for the office again.
@@ -79,6 +81,21 @@ impl Settings {
             topic_ids: version >= MetadataVersion::V2_8_IV0,
             leader_recovery: since("3.2-IV0"),
             config,
+        }
+    }
+
+    /// How the controller reaches other brokers.
+    fn reach(&self) -> Reach {
+        let config = &self.config;
+        let timeout_ms = u64::try_from(config.request_timeout_ms).unwrap_or(0);
+        let leaders_listener = config.inter_broker_listener_name.clone();
+        let control_plane = config.control_plane_listener_name.clone();
+        Reach {
+            versions: ControlVersions::of(config.inter_broker_protocol_version),
+            listener: control_plane.unwrap_or_else(|| leaders_listener.clone()),
+            leaders_listener,
+            config: peers::outgoing(self.broker, config),
+            request_timeout: Duration::from_millis(timeout_ms),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
 pub(crate) mod join_group;
+pub(crate) mod leader_and_isr;
 pub(crate) mod leave_group;
 pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
@@ -37,8 +38,10 @@ pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod produce_verification;
 pub(crate) mod repeats;
+pub(crate) mod stop_replica;
 pub(crate) mod sync_group;
 pub(crate) mod txn_offset_commit;
+pub(crate) mod update_metadata;
 pub(crate) mod write_txn_markers;
 
 use std::{
@@ -259,6 +262,20 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
         ApiKey::ListTransactions => {
             let request = decode(&ctx, body)?;
             Step::Reply(respond(&ctx, &list_transactions::handle(&broker, request)))
+        }
+        ApiKey::LeaderAndIsr => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &leader_and_isr::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::StopReplica => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &stop_replica::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::UpdateMetadata => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &update_metadata::handle(&broker, &ctx, request).await) },
+            )
         }
         _ => return Err(format!("{} has no handler", ctx.api)),
     })

@@ -1,6 +1,7 @@
 //! The broker: one handler per API, controller loop, start and stop.
 
 mod broker;
+mod control_wire;
 pub mod controller;
 pub mod dynamic_config;
 mod errors;
@@ -10,6 +11,7 @@ mod listeners;
 pub mod logging;
 mod markers;
 mod metrics;
+mod peers;
 mod producer_ids;
 mod registration;
 mod replica_requests;

@@ -49,6 +49,7 @@ use crate::{
     groups::BrokerGroups,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
+    peers::Peers,
     producer_ids::ProducerIds,
     registration::Registrar,
     replica_requests::ReplicaRequests,
@@ -285,7 +286,7 @@ async fn start(
         zk: zk.clone(),
         metadata: metadata.clone(),
         registered: registration,
-        to_broker,
+        to_broker: to_broker.clone(),
         is_ours: Arc::new(move |session: SessionId| sessions.lock().is_ours(session)),
         metrics: controller::metrics::ControllerMetrics::of_broker(registry),
         stop: stop.clone(),
@@ -298,6 +299,7 @@ async fn start(
         tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
         tokio::spawn(groups.clone().expire_offsets(stop.clone())),
     ];
+    let peers = Peers::new(id, &config, metadata.clone());
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
     let broker = Arc::new(Broker {
         id,
@@ -313,6 +315,8 @@ async fn start(
         topic_configs,
         fetch_sessions: SessionCache::new(slots),
         controller,
+        to_replicas: to_broker,
+        peers,
         metrics: BrokerMetrics::new(registry),
         features_epoch: AtomicI64::new(-1),
         config,

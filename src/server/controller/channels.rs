@@ -1,6 +1,13 @@
 //! From the controller to the brokers: per broker one request under way, in the order they were decided.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use common::{
     error_code::ErrorCode,
@@ -11,12 +18,23 @@ use controller::{
     change::Change,
     request::{Body, BrokerRequest},
 };
+use metadata::broker::{Broker, Endpoint};
+use network::outgoing::{Connection, OutgoingConfig};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{debug, error};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, error, info, warn};
 
-/// Requests that wait for a broker at most. When it is full the controller waits for that broker,
-/// which is this one: others come with channels of their own.
+use crate::{
+    control_wire::{self, ControlVersions},
+    peers::{self, PeerError},
+};
+
+const SEND_LOG: &str = "kafka.controller.RequestSendThread";
+/// Requests that wait for a broker at most. The controller waits where it is this one; another is told all anew.
 const REQUESTS_WAITING_MAX: usize = 1024;
+/// How long a broker is left alone after it was not reached. Source: `RequestSendThread.doWork`.
+const SEND_BACKOFF: Duration = Duration::from_millis(100);
 
 /// What a broker answers.
 #[derive(Debug)]
@@ -34,7 +52,7 @@ impl Answer {
     }
 }
 
-/// A request to this broker itself. It is carried out in the order of arrival, and answered.
+/// A request of a controller to this broker. It is carried out in the order of arrival, and answered.
 #[derive(Debug)]
 pub struct ToBroker {
     /// What is to be done, and by whose order.
@@ -43,10 +61,39 @@ pub struct ToBroker {
     pub answer: oneshot::Sender<Answer>,
 }
 
-/// The channels of one term.
+/// How brokers are reached, the same for all channels.
+pub(super) struct Reach {
+    /// The versions of `inter.broker.protocol.version`.
+    pub(super) versions: ControlVersions,
+    /// `control.plane.listener.name`, or the listener that brokers use among themselves.
+    pub(super) listener: String,
+    /// Named in LeaderAndIsr: the addresses of leaders on this listener.
+    pub(super) leaders_listener: String,
+    pub(super) config: OutgoingConfig,
+    /// `request.timeout.ms`.
+    pub(super) request_timeout: Duration,
+}
+
+/// The channels of one term: one for each live broker. All end with it.
 pub(super) struct Channels {
     own: BrokerId,
-    queues: HashMap<BrokerId, mpsc::Sender<BrokerRequest>>,
+    reach: Arc<Reach>,
+    answers: mpsc::Sender<Change>,
+    to_own: mpsc::Sender<BrokerRequest>,
+    others: HashMap<BrokerId, Queue>,
+}
+
+/// The requests to one other broker that wait.
+struct Queue {
+    requests: mpsc::Sender<BrokerRequest>,
+    /// The registration of the broker that it is for.
+    epoch: BrokerEpoch,
+    /// Where the broker is; looked at for each connection.
+    endpoint: Arc<Mutex<Endpoint>>,
+    /// Set where the queue was full: nothing of it counts any more.
+    is_behind: Arc<AtomicBool>,
+    /// Ends its task.
+    _open: DropGuard,
 }
 
 impl Channels {
@@ -54,31 +101,96 @@ impl Channels {
     /// UpdateMetadata that were answered.
     pub(super) fn open(
         own: BrokerId,
+        reach: Reach,
         to_own: mpsc::Sender<ToBroker>,
         told: Arc<watch::Sender<u64>>,
         answers: mpsc::Sender<Change>,
     ) -> Channels {
         let (queue, requests) = mpsc::channel(REQUESTS_WAITING_MAX);
-        tokio::spawn(send_in_order(requests, to_own, told, answers));
-        Channels { own, queues: HashMap::from([(own, queue)]) }
+        tokio::spawn(send_to_own(requests, to_own, told, answers.clone()));
+        Channels { own, reach: Arc::new(reach), answers, to_own: queue, others: HashMap::new() }
     }
 
-    /// Hands over requests; waits where a broker's queue is full.
-    pub(super) async fn send(&self, requests: Vec<BrokerRequest>) {
-        for request in requests {
-            let Some(queue) = self.queues.get(&request.broker) else {
-                debug!(broker = %request.broker, own = %self.own, "no channel to this broker");
+    /// Opens channels to brokers that came, and closes those to brokers that went or registered anew.
+    pub(super) fn set_live<'a>(&mut self, live: impl Iterator<Item = &'a Arc<Broker>>) {
+        let live: HashMap<BrokerId, &Arc<Broker>> =
+            live.filter(|broker| broker.id != self.own).map(|broker| (broker.id, broker)).collect();
+        let is_same = |id: &BrokerId, queue: &mut Queue| {
+            live.get(id).is_some_and(|broker| broker.epoch == queue.epoch)
+        };
+        self.others.retain(is_same);
+        for broker in live.into_values() {
+            let Some(endpoint) = broker.endpoint(&self.reach.listener) else {
+                self.others.remove(&broker.id);
+                error!(
+                    target: SEND_LOG,
+                    broker = %broker.id,
+                    listener = self.reach.listener,
+                    "the broker lacks the listener that the controller uses, and is told nothing"
+                );
                 continue;
             };
-            // Its task ends with the process alone.
-            if queue.send(request).await.is_err() {
-                return;
+            match self.others.get(&broker.id) {
+                Some(queue) => queue.endpoint.lock().clone_from(endpoint),
+                None => {
+                    let queue = self.connect(broker, endpoint.clone());
+                    self.others.insert(broker.id, queue);
+                }
+            }
+        }
+    }
+
+    fn connect(&self, broker: &Arc<Broker>, endpoint: Endpoint) -> Queue {
+        let (requests, queue) = mpsc::channel(REQUESTS_WAITING_MAX);
+        let closed = CancellationToken::new();
+        let endpoint = Arc::new(Mutex::new(endpoint));
+        let is_behind = Arc::new(AtomicBool::new(false));
+        let sending = SendThread {
+            own: self.own,
+            broker: Arc::clone(broker),
+            reach: Arc::clone(&self.reach),
+            endpoint: Arc::clone(&endpoint),
+            connection: None,
+            is_reached: true,
+        };
+        let run = sending.run(queue, self.answers.clone(), Arc::clone(&is_behind));
+        let until = closed.clone();
+        tokio::spawn(async move { until.run_until_cancelled(run).await });
+        Queue { requests, epoch: broker.epoch, endpoint, is_behind, _open: closed.drop_guard() }
+    }
+
+    /// Hands over requests. A broker whose queue is full loses all of it, and is told everything anew later:
+    /// nobody else waits for it. This broker is waited for.
+    pub(super) async fn send(&self, requests: Vec<BrokerRequest>) {
+        for request in requests {
+            if request.broker == self.own {
+                // Its task ends with the process alone.
+                if self.to_own.send(request).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let broker = request.broker;
+            let Some(queue) = self.others.get(&broker) else {
+                debug!(target: SEND_LOG, %broker, "no channel to this broker");
+                continue;
+            };
+            if queue.is_behind.load(Ordering::Acquire) {
+                continue;
+            }
+            if queue.requests.try_send(request).is_err() {
+                error!(
+                    target: SEND_LOG,
+                    %broker,
+                    "{REQUESTS_WAITING_MAX} requests wait for the broker; it will be told everything anew"
+                );
+                queue.is_behind.store(true, Ordering::Release);
             }
         }
     }
 }
 
-async fn send_in_order(
+async fn send_to_own(
     mut requests: mpsc::Receiver<BrokerRequest>,
     to_own: mpsc::Sender<ToBroker>,
     told: Arc<watch::Sender<u64>>,
@@ -99,6 +211,119 @@ async fn send_in_order(
         {
             return;
         }
+    }
+}
+
+/// What sends to one other broker. Source: `kafka.controller.RequestSendThread`.
+struct SendThread {
+    own: BrokerId,
+    broker: Arc<Broker>,
+    reach: Arc<Reach>,
+    endpoint: Arc<Mutex<Endpoint>>,
+    connection: Option<Connection>,
+    /// Whether the last attempt got through, so that an outage is said once.
+    is_reached: bool,
+}
+
+impl SendThread {
+    /// Sends until the channel is closed: each request until it is answered.
+    async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<BrokerRequest>,
+        answers: mpsc::Sender<Change>,
+        is_behind: Arc<AtomicBool>,
+    ) {
+        while let Some(request) = requests.recv().await {
+            if is_behind.load(Ordering::Acquire) {
+                while requests.try_recv().is_ok() {}
+                is_behind.store(false, Ordering::Release);
+                if answers.send(Change::Behind(self.broker.id)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let asked = Asked::of(&request);
+            let answer = self.insist(&request).await;
+            if let Some(change) = asked.change(answer)
+                && answers.send(change).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    async fn insist(&mut self, request: &BrokerRequest) -> Answer {
+        loop {
+            let (own, node) = (self.own, self.node());
+            match self.ask(request).await {
+                Ok(answer) => return answer,
+                Err(problem) => {
+                    self.connection = None;
+                    if std::mem::take(&mut self.is_reached) {
+                        let problem = &problem as &dyn std::error::Error;
+                        warn!(
+                            target: SEND_LOG,
+                            problem,
+                            "[RequestSendThread controllerId={own}] Controller {own}'s connection to broker {node} was unsuccessful"
+                        );
+                    }
+                    tokio::time::sleep(SEND_BACKOFF).await;
+                }
+            }
+        }
+    }
+
+    /// As Kafka shows a node.
+    fn node(&self) -> String {
+        let endpoint = self.endpoint.lock();
+        let rack = self.broker.rack.as_deref().unwrap_or("null");
+        format!("{}:{} (id: {} rack: {rack})", endpoint.host, endpoint.port, self.broker.id)
+    }
+
+    async fn connection(&mut self) -> Result<Connection, PeerError> {
+        if let Some(connection) = self.connection.as_ref().filter(|known| !known.is_closed()) {
+            return Ok(connection.clone());
+        }
+        let endpoint = self.endpoint.lock().clone();
+        let connection = peers::open(&endpoint, &self.reach.config).await?;
+        self.connection = Some(connection.clone());
+        let own = self.own;
+        info!(
+            target: SEND_LOG,
+            "[RequestSendThread controllerId={own}] Controller {own} connected to {} for sending state change requests",
+            self.node()
+        );
+        Ok(connection)
+    }
+
+    async fn ask(&mut self, request: &BrokerRequest) -> Result<Answer, PeerError> {
+        let connection = self.connection().await?;
+        let Reach { versions, leaders_listener, request_timeout, .. } = &*self.reach;
+        let limit = *request_timeout;
+        let answered = match &request.body {
+            Body::LeaderAndIsr(told) => {
+                let version = versions.leader_and_isr;
+                let wire =
+                    control_wire::leader_and_isr_request(request, told, version, leaders_listener);
+                let answered = connection.call(&wire, version, limit).await;
+                answered.map(|response| control_wire::read_leader_and_isr_response(response, told))
+            }
+            Body::UpdateMetadata(update) => {
+                let version = versions.update_metadata;
+                let wire = control_wire::update_metadata_request(request, update, version);
+                let answered = connection.call(&wire, version, limit).await;
+                answered.map(|response| (ErrorCode::from_code(response.error_code), Vec::new()))
+            }
+            Body::StopReplica(told) => {
+                let wire = control_wire::stop_replica_request(request, told);
+                let answered = connection.call(&wire, versions.stop_replica, limit).await;
+                answered.map(|response| control_wire::read_stop_replica_response(&response))
+            }
+        };
+        let (error, partitions) =
+            answered.map_err(|source| PeerError::Failed { address: self.node(), source })?;
+        self.is_reached = true;
+        Ok(Answer { error, partitions })
     }
 }
 

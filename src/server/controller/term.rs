@@ -121,7 +121,9 @@ impl Office<'_> {
             delete_topics: config.delete_topic_enable,
         });
         let (answer, mut answers) = mpsc::channel(ANSWERS_MAX);
-        let channels = Channels::open(self.id(), self.to_own.clone(), self.told.clone(), answer);
+        let reach = self.settings.reach();
+        let (to_own, told) = (self.to_own.clone(), self.told.clone());
+        let mut channels = Channels::open(self.id(), reach, to_own, told, answer);
         let version = config.inter_broker_protocol_version;
         features::set_up(self.zk, version, self.id().0).await?;
         let mut news = self.read_all(&controller).await?;
@@ -131,7 +133,7 @@ impl Office<'_> {
         let mut changed = true;
         loop {
             changed |= !news.is_empty();
-            news = self.turn(&mut controller, news, &channels).await?;
+            news = self.turn(&mut controller, news, &mut channels).await?;
             if std::mem::take(&mut first) {
                 info!(
                     target: CONTROLLER_LOG,
@@ -167,7 +169,7 @@ impl Office<'_> {
         &self,
         controller: &mut Controller,
         mut news: Vec<Change>,
-        channels: &Channels,
+        channels: &mut Channels,
     ) -> Result<Vec<Change>, Ended> {
         loop {
             let plan = controller.plan(news, &mut Uuid::random);
@@ -184,6 +186,7 @@ impl Office<'_> {
                     self.id()
                 );
             }
+            channels.set_live(controller.live_brokers());
             channels.send(applied.requests).await;
             news = Vec::new();
             for topic in wanted {

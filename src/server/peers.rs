@@ -1,0 +1,187 @@
+//! Connections to other brokers: opened when first used, one for each broker and purpose, opened again when they end.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use common::{clock, config::broker::BrokerConfig, ids::BrokerId};
+use kafka_protocol::protocol::Request;
+use metadata::{broker::Endpoint, cache::MetadataCache};
+use network::outgoing::{Connection, OutgoingConfig, OutgoingError};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+/// How long a broker that did not take a connection is left alone. Source: `reconnect.backoff.ms` of Kafka's brokers.
+const RECONNECT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// What a connection is for. What one kind of request waits for does not hold up another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// What is asked of the controller.
+    Controller,
+    /// Markers of transactions.
+    Markers,
+    /// Questions to transaction coordinators.
+    Verification,
+}
+
+/// Why another broker was not reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerError {
+    /// It is not alive, as far as is known.
+    #[error("broker {0} is not alive")]
+    NotAlive(BrokerId),
+    /// It has no such listener.
+    #[error("broker {broker} has no listener {listener}")]
+    NoListener {
+        /// The broker.
+        broker: BrokerId,
+        /// The listener that brokers use among themselves.
+        listener: String,
+    },
+    /// It did not take a connection a moment ago.
+    #[error("broker {0} was not reached a moment ago")]
+    BackingOff(BrokerId),
+    /// Its name has no address.
+    #[error("resolve {host}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The connection failed, or ended without an answer.
+    #[error("ask {address}")]
+    Failed {
+        /// The address, as `host:port`.
+        address: String,
+        /// What happened.
+        source: OutgoingError,
+    },
+}
+
+/// The other brokers. Shared.
+pub(crate) struct Peers {
+    metadata: Arc<MetadataCache>,
+    listener: String,
+    config: OutgoingConfig,
+    links: Mutex<HashMap<(BrokerId, Purpose), Link>>,
+}
+
+#[derive(Clone)]
+struct Link {
+    endpoint: Endpoint,
+    connection: Arc<OnceCell<Connection>>,
+    /// When it last failed to be opened.
+    failed: Option<Instant>,
+}
+
+impl Peers {
+    /// Connects to nobody yet.
+    pub(crate) fn new(
+        id: BrokerId,
+        config: &BrokerConfig,
+        metadata: Arc<MetadataCache>,
+    ) -> Arc<Peers> {
+        Arc::new(Peers {
+            metadata,
+            listener: config.inter_broker_listener_name.clone(),
+            config: outgoing(id, config),
+            links: Mutex::default(),
+        })
+    }
+
+    /// Sends a request in a given version and waits for its answer, at most `limit`, not counting the connect.
+    pub(crate) async fn call<R: Request>(
+        &self,
+        to: BrokerId,
+        purpose: Purpose,
+        request: &R,
+        version: i16,
+        limit: Duration,
+    ) -> Result<R::Response, PeerError> {
+        let (connection, endpoint) = self.connection(to, purpose).await?;
+        let answered = connection.call(request, version, limit).await;
+        answered.map_err(|source| PeerError::Failed { address: address(&endpoint), source })
+    }
+
+    async fn connection(
+        &self,
+        to: BrokerId,
+        purpose: Purpose,
+    ) -> Result<(Connection, Endpoint), PeerError> {
+        let endpoint = self.endpoint(to)?;
+        let link = self.link(to, purpose, &endpoint);
+        if link.failed.is_some_and(|at| at.elapsed() < RECONNECT_BACKOFF) {
+            return Err(PeerError::BackingOff(to));
+        }
+        let opening = || open(&endpoint, &self.config);
+        match link.connection.get_or_try_init(opening).await {
+            Ok(connection) => Ok((connection.clone(), endpoint)),
+            Err(error) => {
+                if let Some(link) = self.links.lock().get_mut(&(to, purpose)) {
+                    link.failed = Some(clock::now());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn endpoint(&self, broker: BrokerId) -> Result<Endpoint, PeerError> {
+        let snapshot = self.metadata.load();
+        let known = snapshot.broker(broker).ok_or(PeerError::NotAlive(broker))?;
+        known
+            .endpoint(&self.listener)
+            .cloned()
+            .ok_or_else(|| PeerError::NoListener { broker, listener: self.listener.clone() })
+    }
+
+    /// The connection to use, or a place for a new one where there is none, it has ended, or the broker moved.
+    fn link(&self, to: BrokerId, purpose: Purpose, endpoint: &Endpoint) -> Link {
+        let mut links = self.links.lock();
+        let fresh =
+            || Link { endpoint: endpoint.clone(), connection: Arc::default(), failed: None };
+        let link = links.entry((to, purpose)).or_insert_with(fresh);
+        let has_ended = link.connection.get().is_some_and(Connection::is_closed);
+        if has_ended || link.endpoint != *endpoint {
+            *link = fresh();
+        }
+        link.clone()
+    }
+}
+
+/// How this broker connects to others. Source: `NetworkClient` as brokers make it: named by their id.
+pub(crate) fn outgoing(id: BrokerId, config: &BrokerConfig) -> OutgoingConfig {
+    let setup_ms = u64::try_from(config.socket_connection_setup_timeout_ms).unwrap_or(0);
+    OutgoingConfig {
+        client_id: id.0.to_string(),
+        setup_timeout: Duration::from_millis(setup_ms),
+        send_buffer_bytes: None,
+        receive_buffer_bytes: None,
+    }
+}
+
+/// Connects to a broker: its name is resolved, and its addresses are tried in turn.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    config: &OutgoingConfig,
+) -> Result<Connection, PeerError> {
+    let Endpoint { host, port, .. } = endpoint;
+    let unresolved = |source| PeerError::Resolve { host: host.clone(), source };
+    let addresses = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unresolved)?;
+    let mut last = OutgoingError::Connect(io::ErrorKind::AddrNotAvailable.into());
+    for at in addresses {
+        match Connection::open(at, config).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => last = error,
+        }
+    }
+    Err(PeerError::Failed { address: address(endpoint), source: last })
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    format!("{}:{}", endpoint.host, endpoint.port)
+}
