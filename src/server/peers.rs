@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io,
+    ops::RangeInclusive,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,12 +11,15 @@ use std::{
 use common::{clock, config::broker::BrokerConfig, ids::BrokerId};
 use kafka_protocol::protocol::Request;
 use metadata::{broker::Endpoint, cache::MetadataCache};
-use network::outgoing::{Connection, OutgoingConfig, OutgoingError};
+use network::outgoing::{ApiVersions, Connection, OutgoingConfig, OutgoingError};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 /// How long a broker that did not take a connection is left alone. Source: `reconnect.backoff.ms` of Kafka's brokers.
 const RECONNECT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// What this broker says of itself to others.
+const SOFTWARE: (&str, &str) = ("odradek", env!("CARGO_PKG_VERSION"));
 
 /// What a connection is for. What one kind of request waits for does not hold up another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,14 @@ pub(crate) enum PeerError {
     /// It did not take a connection a moment ago.
     #[error("broker {0} was not reached a moment ago")]
     BackingOff(BrokerId),
+    /// It speaks no version that would do.
+    #[error("broker {broker} speaks no version of API {api} that this one does")]
+    UnsupportedVersion {
+        /// The broker.
+        broker: BrokerId,
+        /// The key of the API.
+        api: i16,
+    },
     /// Its name has no address.
     #[error("resolve {host}")]
     Resolve {
@@ -74,9 +86,15 @@ pub(crate) struct Peers {
 #[derive(Clone)]
 struct Link {
     endpoint: Endpoint,
-    connection: Arc<OnceCell<Connection>>,
+    peer: Arc<OnceCell<Peer>>,
     /// When it last failed to be opened.
     failed: Option<Instant>,
+}
+
+/// A connection, and what the broker at its end speaks.
+struct Peer {
+    connection: Connection,
+    versions: ApiVersions,
 }
 
 impl Peers {
@@ -94,33 +112,47 @@ impl Peers {
         })
     }
 
-    /// Sends a request in a given version and waits for its answer, at most `limit`, not counting the connect.
+    /// Sends a request in the newest version of those given that the broker speaks, and waits for its answer, at most
+    /// `limit`, not counting the connect. Gives the version with the answer.
     pub(crate) async fn call<R: Request>(
         &self,
         to: BrokerId,
         purpose: Purpose,
         request: &R,
-        version: i16,
+        versions: RangeInclusive<i16>,
         limit: Duration,
-    ) -> Result<R::Response, PeerError> {
-        let (connection, endpoint) = self.connection(to, purpose).await?;
-        let answered = connection.call(request, version, limit).await;
-        answered.map_err(|source| PeerError::Failed { address: address(&endpoint), source })
+    ) -> Result<(R::Response, i16), PeerError> {
+        let endpoint = self.endpoint(to)?;
+        let connected = self.peer(to, purpose, &endpoint).await?;
+        let peer = connected.get().ok_or(PeerError::BackingOff(to))?;
+        let (least, most) = peer.versions.get(&R::KEY).copied().unwrap_or((0, -1));
+        let version = most.min(*versions.end());
+        if version < least.max(*versions.start()) {
+            return Err(PeerError::UnsupportedVersion { broker: to, api: R::KEY });
+        }
+        let answered = peer.connection.call(request, version, limit).await;
+        let failed = |source| PeerError::Failed { address: address(&endpoint), source };
+        Ok((answered.map_err(failed)?, version))
     }
 
-    async fn connection(
+    async fn peer(
         &self,
         to: BrokerId,
         purpose: Purpose,
-    ) -> Result<(Connection, Endpoint), PeerError> {
-        let endpoint = self.endpoint(to)?;
-        let link = self.link(to, purpose, &endpoint);
+        endpoint: &Endpoint,
+    ) -> Result<Arc<OnceCell<Peer>>, PeerError> {
+        let link = self.link(to, purpose, endpoint);
         if link.failed.is_some_and(|at| at.elapsed() < RECONNECT_BACKOFF) {
             return Err(PeerError::BackingOff(to));
         }
-        let opening = || open(&endpoint, &self.config);
-        match link.connection.get_or_try_init(opening).await {
-            Ok(connection) => Ok((connection.clone(), endpoint)),
+        let opening = || async {
+            let connection = open(endpoint, &self.config).await?;
+            let versions = connection.negotiate(SOFTWARE, self.config.setup_timeout).await;
+            let failed = |source| PeerError::Failed { address: address(endpoint), source };
+            Ok(Peer { connection, versions: versions.map_err(failed)? })
+        };
+        match link.peer.get_or_try_init(opening).await {
+            Ok(_) => Ok(link.peer),
             Err(error) => {
                 if let Some(link) = self.links.lock().get_mut(&(to, purpose)) {
                     link.failed = Some(clock::now());
@@ -143,9 +175,9 @@ impl Peers {
     fn link(&self, to: BrokerId, purpose: Purpose, endpoint: &Endpoint) -> Link {
         let mut links = self.links.lock();
         let fresh =
-            || Link { endpoint: endpoint.clone(), connection: Arc::default(), failed: None };
+            || Link { endpoint: endpoint.clone(), peer: Arc::default(), failed: None };
         let link = links.entry((to, purpose)).or_insert_with(fresh);
-        let has_ended = link.connection.get().is_some_and(Connection::is_closed);
+        let has_ended = link.peer.get().is_some_and(|peer| peer.connection.is_closed());
         if has_ended || link.endpoint != *endpoint {
             *link = fresh();
         }

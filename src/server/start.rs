@@ -265,8 +265,9 @@ async fn start(
 
     let groups =
         Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
+    let peers = Peers::new(id, &config, metadata.clone());
     let (transactions, effects) =
-        BrokerTransactions::new(id, config.clone(), metadata.clone(), stop.clone());
+        BrokerTransactions::new(id, config.clone(), metadata.clone(), peers.clone(), stop.clone());
     let transactions = Arc::new(transactions);
     let (metadata_told, metadata_known) = tokio::sync::watch::channel(false);
     let requests = ReplicaRequests {
@@ -299,7 +300,6 @@ async fn start(
         tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
         tokio::spawn(groups.clone().expire_offsets(stop.clone())),
     ];
-    let peers = Peers::new(id, &config, metadata.clone());
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
     let broker = Arc::new(Broker {
         id,

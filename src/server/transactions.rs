@@ -1,6 +1,6 @@
 //! The broker's transaction coordinators: which one has a transactional id, what is asked of it, and what it has done.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     config::broker::BrokerConfig,
@@ -14,11 +14,13 @@ use coordinator::{
     shard::Shard,
     transactions::{Effect, Markers, Transactions},
 };
+use futures_util::future::{join, join_all};
 use metadata::cache::MetadataCache;
 use record::{compression::Compression, control};
 use replication::partition::Partition;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use transaction_coordinator::{
     action::Reply,
     coordinator::{TransactionConfig, TransactionCoordinator},
@@ -29,7 +31,10 @@ use crate::{
     broker::Broker,
     errors,
     groups::{code_of, partition_in},
+    marker_channels::MarkerChannels,
     markers::{self, Marker},
+    peers::{PeerError, Peers, Purpose},
+    verification,
 };
 
 /// Transactions whose markers are written at the same time. The others wait for their turn; as many wait as there are
@@ -45,6 +50,8 @@ pub(crate) struct BrokerTransactions {
     metadata: Arc<MetadataCache>,
     config: Arc<BrokerConfig>,
     local: BrokerId,
+    peers: Arc<Peers>,
+    markers: MarkerChannels,
 }
 
 impl BrokerTransactions {
@@ -53,13 +60,16 @@ impl BrokerTransactions {
         local: BrokerId,
         config: Arc<BrokerConfig>,
         metadata: Arc<MetadataCache>,
+        peers: Arc<Peers>,
         stop: CancellationToken,
     ) -> (BrokerTransactions, Effects) {
         let buffer_bytes =
             usize::try_from(config.transaction_state_log_load_buffer_size).unwrap_or(1);
         let (sender, effects) = mpsc::unbounded_channel();
-        let coordinators = Arc::new(Coordinators::new(buffer_bytes, sender, stop));
-        (BrokerTransactions { coordinators, metadata, config, local }, effects)
+        let coordinators = Arc::new(Coordinators::new(buffer_bytes, sender, stop.clone()));
+        let request_timeout = milliseconds(config.request_timeout_ms);
+        let markers = MarkerChannels::new(peers.clone(), request_timeout, stop);
+        (BrokerTransactions { coordinators, metadata, config, local, peers, markers }, effects)
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
@@ -165,11 +175,34 @@ impl BrokerTransactions {
             Some(leader) if leader == self.local => {
                 self.verify_here(transactional_id, producer, partitions).await
             }
-            // Brokers have no connections to each other yet: as if this one were cut.
             Some(leader) if snapshot.broker(leader).is_some() => {
-                vec![ErrorCode::NetworkException; count]
+                self.verify_at(leader, transactional_id, producer, partitions).await
             }
             _ => vec![ErrorCode::CoordinatorNotAvailable; count],
+        }
+    }
+
+    /// As `verify_here`, asking the coordinator on another broker.
+    async fn verify_at(
+        &self,
+        coordinator: BrokerId,
+        transactional_id: &str,
+        producer: (ProducerId, ProducerEpoch),
+        partitions: Vec<TopicPartition>,
+    ) -> Vec<ErrorCode> {
+        let request = verification::request(transactional_id, producer, &partitions);
+        let limit = milliseconds(self.config.request_timeout_ms);
+        let (purpose, versions) = (Purpose::Verification, verification::VERSIONS);
+        let answered = self.peers.call(coordinator, purpose, &request, versions, limit).await;
+        match answered {
+            Ok((response, _)) => verification::read(&response, &partitions),
+            // A coordinator that is too old to be asked: as before there was the check.
+            Err(PeerError::UnsupportedVersion { .. }) => vec![ErrorCode::None; partitions.len()],
+            Err(problem) => {
+                let problem = &problem as &dyn std::error::Error;
+                warn!(broker = %coordinator, problem, "could not ask the coordinator of a transaction");
+                vec![ErrorCode::NetworkException; partitions.len()]
+            }
         }
     }
 
@@ -236,20 +269,28 @@ pub(crate) async fn carry_out(broker: Arc<Broker>, mut effects: Effects, stop: C
             Effect::SendMarkers(markers) => {
                 tokio::spawn(async move {
                     // The semaphore is never closed.
-                    let Ok(_permit) = permits.acquire().await else { return };
-                    send_markers(&broker, partition, markers).await;
+                    let Ok(permit) = permits.acquire().await else { return };
+                    send_markers(&broker, partition, markers, permit).await;
                 });
             }
         }
     }
 }
 
-async fn send_markers(broker: &Broker, partition: i32, markers: Markers) {
+/// The permit is for what is written here: a broker that does not answer holds up no other's markers.
+async fn send_markers(
+    broker: &Broker,
+    partition: i32,
+    markers: Markers,
+    permit: SemaphorePermit<'_>,
+) {
     let mut here = Vec::new();
+    let mut there: BTreeMap<BrokerId, Vec<TopicPartition>> = BTreeMap::new();
     let mut others = Vec::new();
     for marked in &markers.partitions {
         match destination(broker, marked) {
             Destination::Here => here.push(marked.clone()),
+            Destination::Broker(leader) => there.entry(leader).or_default().push(marked.clone()),
             Destination::Outcome(outcome) => others.push((marked.clone(), outcome)),
         }
     }
@@ -263,15 +304,28 @@ async fn send_markers(broker: &Broker, partition: i32, markers: Markers) {
             TransactionResult::Abort => control::TransactionResult::Abort,
         },
     };
-    let codes = markers::write(broker, &marker, &here).await;
-    let codes = codes.into_iter().map(MarkerOutcome::Answered);
-    broker.transactions.report(partition, &markers, here.into_iter().zip(codes).collect());
+    let here = async {
+        let codes = markers::write(broker, &marker, &here).await;
+        drop(permit);
+        let codes = codes.into_iter().map(MarkerOutcome::Answered);
+        broker.transactions.report(partition, &markers, here.into_iter().zip(codes).collect());
+    };
+    let there = there.into_iter().map(|(leader, partitions)| {
+        let (markers, transactions) = (&markers, &broker.transactions);
+        async move {
+            let outcomes = transactions.markers.write(leader, marker, partitions.clone()).await;
+            transactions.report(partition, markers, partitions.into_iter().zip(outcomes).collect());
+        }
+    });
+    join(here, join_all(there)).await;
 }
 
 /// Where a marker goes.
 enum Destination {
     /// This broker leads the partition.
     Here,
+    /// Another live broker leads it.
+    Broker(BrokerId),
     /// It cannot be sent now, or need not be.
     Outcome(MarkerOutcome),
 }
@@ -290,12 +344,10 @@ fn destination(broker: &Broker, marked: &TopicPartition) -> Destination {
     if known.leader == broker.id {
         return Destination::Here;
     }
-    // Brokers have no connections to each other yet: as if this one were cut.
-    let outcome = match snapshot.broker(known.leader) {
-        Some(_) => MarkerOutcome::Disconnected,
-        None => MarkerOutcome::LeaderUnknown,
-    };
-    Destination::Outcome(outcome)
+    match snapshot.broker(known.leader) {
+        Some(_) => Destination::Broker(known.leader),
+        None => Destination::Outcome(MarkerOutcome::LeaderUnknown),
+    }
 }
 
 fn milliseconds(value: i32) -> Duration {
