@@ -238,7 +238,9 @@ mod tests {
                     let header = read_request_header(&mut frame).unwrap();
                     assert_eq!((header.api, header.api_version), (api, version));
                     assert_eq!(header.correlation_id, 77);
-                    assert_eq!(&*header.client_id, client_id.unwrap_or(""));
+                    let has_client_id = api.request_header_version(version) > 0;
+                    let expected = client_id.filter(|_| has_client_id).unwrap_or("");
+                    assert_eq!(&*header.client_id, expected);
                     assert_eq!(&frame[..], b"body");
                 }
             }

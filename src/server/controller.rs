@@ -8,6 +8,7 @@ mod features;
 mod internal_topics;
 pub mod metrics;
 mod reads;
+pub mod requests;
 mod state_log;
 mod term;
 #[cfg(test)]

@@ -3,9 +3,11 @@
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
 pub(crate) mod alter_configs;
+pub(crate) mod alter_partition;
 pub(crate) mod api_versions;
 pub(crate) mod committed;
 pub(crate) mod config_resources;
+pub(crate) mod controlled_shutdown;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
 pub(crate) mod delete_groups;
@@ -262,6 +264,18 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
         ApiKey::ListTransactions => {
             let request = decode(&ctx, body)?;
             Step::Reply(respond(&ctx, &list_transactions::handle(&broker, request)))
+        }
+        ApiKey::ControlledShutdown => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &controlled_shutdown::handle(&broker, &ctx, request).await) },
+            )
+        }
+        ApiKey::AlterPartition => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &alter_partition::handle(&broker, &ctx, request).await) },
+            )
         }
         ApiKey::LeaderAndIsr => {
             let request = decode(&ctx, body)?;

@@ -9,10 +9,11 @@ use common::{
     topic::Uuid,
 };
 use controller::{
+    answer::Answer,
     change::Change,
     controller::{Controller, Options},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use zk::{
@@ -29,7 +30,9 @@ use super::{
     commit::{CommitError, commit},
     features,
     metrics::ControllerMetrics,
-    reads, state_log,
+    reads,
+    requests::{Ask, Waiting},
+    state_log,
 };
 
 pub(super) const CONTROLLER_LOG: &str = "kafka.controller.KafkaController";
@@ -45,6 +48,8 @@ pub(super) enum Command {
     UncleanEnabled(Option<Arc<str>>),
     /// This broker lost a log directory.
     LogDirFailed,
+    /// Something that is answered.
+    Ask { ask: Ask, reply: oneshot::Sender<Answer> },
 }
 
 /// How a term ended.
@@ -130,10 +135,11 @@ impl Office<'_> {
         let mut first = true;
         let mut measure = tokio::time::interval(METRICS_INTERVAL);
         measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut waiting = Waiting::default();
         let mut changed = true;
         loop {
             changed |= !news.is_empty();
-            news = self.turn(&mut controller, news, &mut channels).await?;
+            news = self.turn(&mut controller, news, &mut channels, &mut waiting).await?;
             if std::mem::take(&mut first) {
                 info!(
                     target: CONTROLLER_LOG,
@@ -151,7 +157,9 @@ impl Office<'_> {
                     self.read_changes(&controller, changes, &mut news).await?;
                 }
                 Some(change) = answers.recv() => news.push(change),
-                Some(command) = self.commands.recv() => news.push(self.change_of(command)),
+                Some(command) = self.commands.recv() => {
+                    news.push(self.change_of(command, &mut waiting));
+                }
                 _ = measure.tick(), if changed => {
                     self.metrics.show(true, controller.counts());
                     changed = false;
@@ -160,6 +168,9 @@ impl Office<'_> {
             }
             while let Ok(change) = answers.try_recv() {
                 news.push(change);
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                news.push(self.change_of(command, &mut waiting));
             }
         }
     }
@@ -170,6 +181,7 @@ impl Office<'_> {
         controller: &mut Controller,
         mut news: Vec<Change>,
         channels: &mut Channels,
+        waiting: &mut Waiting,
     ) -> Result<Vec<Change>, Ended> {
         loop {
             let plan = controller.plan(news, &mut Uuid::random);
@@ -188,6 +200,7 @@ impl Office<'_> {
             }
             channels.set_live(controller.live_brokers());
             channels.send(applied.requests).await;
+            waiting.answer(applied.answers);
             news = Vec::new();
             for topic in wanted {
                 let allowed = self.unclean_allowed(&topic).await?;
@@ -365,10 +378,11 @@ impl Office<'_> {
         }
     }
 
-    fn change_of(&self, command: Command) -> Change {
+    fn change_of(&self, command: Command, waiting: &mut Waiting) -> Change {
         match command {
             Command::UncleanEnabled(topic) => Change::UncleanEnabled(topic),
             Command::LogDirFailed => Change::LogDirsFailed(BTreeSet::from([self.id()])),
+            Command::Ask { ask, reply } => waiting.take(ask, reply),
         }
     }
 }

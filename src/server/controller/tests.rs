@@ -1,5 +1,7 @@
 //! A controller over the fake ZooKeeper, with a broker that does as it is told.
 
+mod requests;
+
 use std::{
     sync::{
         Arc,
@@ -73,6 +75,10 @@ fn config(lines: &[(&str, &str)]) -> Arc<BrokerConfig> {
 }
 
 async fn register_broker(zk: &FakeStore) -> Option<SessionId> {
+    register_as(zk, BROKER).await
+}
+
+async fn register_as(zk: &FakeStore, broker: BrokerId) -> Option<SessionId> {
     let endpoint = Endpoint {
         listener: "PLAINTEXT".into(),
         host: "localhost".into(),
@@ -88,7 +94,7 @@ async fn register_broker(zk: &FakeStore) -> Option<SessionId> {
         features: std::collections::BTreeMap::new(),
     };
     let ghosts = Ghosts { is_ours: &|_| false, wait_at_most: Duration::ZERO };
-    register(zk, BROKER, &document, &ghosts).await.unwrap();
+    register(zk, broker, &document, &ghosts).await.unwrap();
     zk.session().session_id()
 }
 
