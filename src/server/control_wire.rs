@@ -460,3 +460,6 @@ fn read_broker(broker: &UpdateMetadataBroker, version: i16) -> Broker {
         epoch: BrokerEpoch(-1),
     }
 }
+
+#[cfg(test)]
+mod tests;

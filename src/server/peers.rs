@@ -174,8 +174,7 @@ impl Peers {
     /// The connection to use, or a place for a new one where there is none, it has ended, or the broker moved.
     fn link(&self, to: BrokerId, purpose: Purpose, endpoint: &Endpoint) -> Link {
         let mut links = self.links.lock();
-        let fresh =
-            || Link { endpoint: endpoint.clone(), peer: Arc::default(), failed: None };
+        let fresh = || Link { endpoint: endpoint.clone(), peer: Arc::default(), failed: None };
         let link = links.entry((to, purpose)).or_insert_with(fresh);
         let has_ended = link.peer.get().is_some_and(|peer| peer.connection.is_closed());
         if has_ended || link.endpoint != *endpoint {

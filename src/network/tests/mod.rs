@@ -4,6 +4,7 @@ mod addresses;
 mod answers;
 mod bad_input;
 mod limits;
+mod outgoing;
 mod stop;
 mod support;
 mod tls;
