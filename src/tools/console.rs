@@ -28,3 +28,14 @@ pub(crate) fn put(text: &str) {
     let _ = write!(stdout(), "{text}"); // As above.
     let _ = stdout().flush(); // As above.
 }
+
+/// An error and its sources, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use security::jaas::JaasError;
+use security::java_options::JavaOptions;
 use server::logging::{Logging, Options};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 use zookeeper::config::Config;
-use zookeeper::jaas::JaasError;
+
 use zookeeper::server::Server;
 
-use crate::console::{Halt, complain, halt};
+use crate::console::{Halt, chain, complain, halt};
 
 /// Operators look for its lines under the name of Apache's class.
 const LOGGER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
@@ -91,14 +93,13 @@ fn serve(file: &str) -> Result<(), Halt> {
 
 /// Adds the users of the JAAS file that `KAFKA_OPTS` names, as Kafka's scripts hand it to Java.
 fn with_users(mut config: Config) -> Result<Config, String> {
-    const OPTION: &str = "-Djava.security.auth.login.config=";
-    let options = std::env::var("KAFKA_OPTS").unwrap_or_default();
-    let Some(file) = options.split_whitespace().find_map(|word| word.strip_prefix(OPTION)) else {
+    let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
+    let Some(file) = java.property("java.security.auth.login.config") else {
         return Ok(config);
     };
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
-    match zookeeper::jaas::users(&text, "Server") {
+    match security::jaas::users(&text, "Server") {
         Ok(users) => config.sasl_users = users,
         // The file may be the broker's alone.
         Err(JaasError::NoSection(_)) if !config.sasl_required => {}
@@ -111,15 +112,4 @@ fn invalid(text: &str) -> Result<(), Halt> {
     error!(target: LOGGER, "{text}");
     complain(text);
     Err(Halt(INVALID_INVOCATION))
-}
-
-/// An error and its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
-        source = error.source();
-    }
-    text
 }

@@ -50,7 +50,7 @@ pub struct Config {
     pub words: BTreeSet<String>,
     /// The digest id of the super user.
     pub super_digest: Option<String>,
-    /// Users that may log in by SASL, with their passwords; see [`crate::jaas::users`].
+    /// Users that may log in by SASL, with their passwords; see [`security::jaas::users`].
     pub sasl_users: BTreeMap<String, String>,
     /// Whether ACLs may name such users.
     pub sasl: bool,

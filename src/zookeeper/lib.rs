@@ -10,7 +10,6 @@ pub mod code;
 pub mod config;
 pub mod data;
 pub mod date;
-pub mod jaas;
 pub mod key_store;
 pub mod server;
 pub mod tls;

@@ -4,11 +4,10 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
-use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{RootCertStore, ServerConfig};
+use security::tls::{TlsChoiceError, provider, versions};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -17,7 +16,7 @@ use x509_parser::asn1_rs::ToDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name, X509Version};
 
-use crate::key_store::{KeyStoreError, StoreConfig};
+use crate::key_store::{StoreConfig, StoreFileError};
 
 /// Whether clients show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,16 +49,13 @@ pub struct TlsConfig {
 pub enum TlsError {
     /// The key store.
     #[error("use ssl.keyStore.location")]
-    KeyStore(#[source] KeyStoreError),
+    KeyStore(#[source] StoreFileError),
     /// The trust store.
     #[error("use ssl.trustStore.location")]
-    TrustStore(#[source] KeyStoreError),
-    /// A protocol that is too old, or unknown.
-    #[error("ssl.enabledProtocols has {0}: only TLSv1.2 and TLSv1.3 can be")]
-    Protocol(String),
-    /// None of the cipher suites is known.
-    #[error("ssl.ciphersuites names none that there is")]
-    CipherSuites,
+    TrustStore(#[source] StoreFileError),
+    /// The versions or the suites.
+    #[error("use ssl.enabledProtocols and ssl.ciphersuites")]
+    Choice(#[from] TlsChoiceError),
     /// The keys and certificates are readable, and not what TLS can use.
     #[error("use keys and certificates for TLS")]
     Rustls(#[from] rustls::Error),
@@ -80,21 +76,10 @@ pub(crate) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
     if own.is_some_and(|(_, own)| own.version() != X509Version::V3) {
         return Err(TlsError::OldCertificate);
     }
-    let mut provider = default_provider();
-    if !config.cipher_suites.is_empty() {
-        provider.cipher_suites.retain(|suite| {
-            let name = format!("{:?}", suite.suite());
-            // Java has one prefix for all versions.
-            let name = name.replace("TLS13_", "TLS_");
-            config.cipher_suites.contains(&name)
-        });
-        if provider.cipher_suites.is_empty() {
-            return Err(TlsError::CipherSuites);
-        }
-    }
-    let provider = Arc::new(provider);
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&versions(&config.protocols)?)?;
+    let versions = versions(&config.protocols)?;
+    let provider = Arc::new(provider(&versions, &config.cipher_suites)?);
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
     let builder = match (config.client_auth, &config.trust_store) {
         (ClientAuth::None, _) | (_, None) => builder.with_no_client_auth(),
         (client_auth, Some(trust_store)) => {
@@ -112,18 +97,6 @@ pub(crate) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
     };
     let config = builder.with_single_cert(identity.chain, identity.key)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    if names.is_empty() {
-        return Ok(vec![&TLS13, &TLS12]);
-    }
-    let version = |name: &String| match name.as_str() {
-        "TLSv1.3" => Ok(&TLS13),
-        "TLSv1.2" => Ok(&TLS12),
-        other => Err(TlsError::Protocol(other.to_owned())),
-    };
-    names.iter().map(version).collect()
 }
 
 /// Shakes hands; gives the subject of the client's certificate, if it has shown one.

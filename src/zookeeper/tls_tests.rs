@@ -8,6 +8,7 @@ use p12_keystore::{KeyStoreEntry, PrivateKeyChain};
 use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use security::key_store::KeyStoreError;
 use tempfile::TempDir;
 
 use super::*;
@@ -150,10 +151,11 @@ fn who_am_i(
 ) -> io::Result<Vec<String>> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.root.clone()).unwrap();
-    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
     let config = match shown {
         Some(made) => {
             let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.key.clone()));
@@ -248,10 +250,13 @@ fn an_encrypted_key_is_opened_with_its_password() {
     let file = folder.path().join("password");
     std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
     keys.password = String::new();
-    assert!(matches!(keys.identity(), Err(KeyStoreError::Open { .. })));
+    assert!(matches!(keys.identity(), Err(StoreFileError::Store(KeyStoreError::Open { .. }))));
     keys.password_path = Some(file);
     assert!(keys.identity().is_ok());
-    assert!(matches!(trusted.identity(), Err(KeyStoreError::Missing { .. })));
+    assert!(matches!(
+        trusted.identity(),
+        Err(StoreFileError::Store(KeyStoreError::Missing { .. }))
+    ));
 }
 
 #[test]
@@ -260,21 +265,27 @@ fn stores_that_cannot_be_used_are_named() {
     let folder = TempDir::new().unwrap();
     for write in [write_pkcs12, write_jks] {
         let (mut keys, trusted) = write(folder.path(), &authority);
-        assert!(matches!(keys.trusted(), Err(KeyStoreError::Missing { .. })));
-        assert!(matches!(trusted.identity(), Err(KeyStoreError::Missing { .. })));
+        assert!(matches!(
+            keys.trusted(),
+            Err(StoreFileError::Store(KeyStoreError::Missing { .. }))
+        ));
+        assert!(matches!(
+            trusted.identity(),
+            Err(StoreFileError::Store(KeyStoreError::Missing { .. }))
+        ));
         keys.password = "guess".to_owned();
         let error = keys.identity().unwrap_err();
-        assert!(matches!(&error, KeyStoreError::Open { .. }), "{error}");
+        assert!(matches!(&error, StoreFileError::Store(KeyStoreError::Open { .. })), "{error}");
         assert!(!error.to_string().contains("guess"));
         keys.path = folder.path().join("nowhere.jks");
-        assert!(matches!(keys.identity(), Err(KeyStoreError::Read { .. })));
+        assert!(matches!(keys.identity(), Err(StoreFileError::Read { .. })));
     }
     let mut tls = config(write_pem(folder.path(), &authority), ClientAuth::Need);
     tls.protocols = vec!["TLSv1.1".to_owned()];
-    assert!(matches!(acceptor(&tls).err(), Some(TlsError::Protocol(_))));
+    assert!(matches!(acceptor(&tls).err(), Some(TlsError::Choice(_))));
     tls.protocols = vec!["TLSv1.2".to_owned()];
     tls.cipher_suites = vec!["TLS_RSA_WITH_NULL_MD5".to_owned()];
-    assert!(matches!(acceptor(&tls).err(), Some(TlsError::CipherSuites)));
+    assert!(matches!(acceptor(&tls).err(), Some(TlsError::Choice(TlsChoiceError::CipherSuites))));
     tls.cipher_suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
     assert!(acceptor(&tls).is_ok());
 }

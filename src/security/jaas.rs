@@ -1,11 +1,12 @@
-//! The users of a JAAS file: `Server { ...DigestLoginModule required user_alice="secret"; };`.
+//! Logins of a JAAS file: sections of login modules with their options, such as
+//! `Client { ...DigestLoginModule required username="alice" password="secret"; };`.
 //! Source: Java's `javax.security.auth.login.Configuration`, and ZooKeeper's `DigestLoginModule`.
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-/// Why a file gives no users.
+/// Why a file gives no login.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JaasError {
     /// The file is not written as JAAS files are.
@@ -17,14 +18,50 @@ pub enum JaasError {
     /// The section names another mechanism.
     #[error("{0} is not supported: only DigestLoginModule is")]
     Module(String),
+    /// The login module lacks an option.
+    #[error("the section \"{section}\" has no {option}")]
+    NoOption {
+        /// The section.
+        section: String,
+        /// What it lacks.
+        option: &'static str,
+    },
+}
+
+/// A user of ZooKeeper, as a client logs in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user's name.
+    pub username: String,
+    /// The user's password.
+    pub password: String,
 }
 
 /// Users and passwords of a section, which is `Server` for a ZooKeeper server.
 pub fn users(text: &str, section: &str) -> Result<BTreeMap<String, String>, JaasError> {
+    let options = digest_options(text, section)?;
+    let user = |(key, value): (String, String)| {
+        key.strip_prefix("user_").map(|user| (user.to_owned(), value))
+    };
+    Ok(options.into_iter().filter_map(user).collect())
+}
+
+/// The login of a section, which is `Client` for a client of ZooKeeper.
+pub fn login(text: &str, section: &str) -> Result<Login, JaasError> {
+    let mut options = digest_options(text, section)?;
+    let mut take = |option| {
+        let missing = || JaasError::NoOption { section: section.to_owned(), option };
+        options.remove(option).ok_or_else(missing)
+    };
+    Ok(Login { username: take("username")?, password: take("password")? })
+}
+
+/// The options of a section's DigestLoginModule; of several in one section they count together.
+fn digest_options(text: &str, section: &str) -> Result<BTreeMap<String, String>, JaasError> {
     let mut words = Words { rest: text, last: "the beginning".to_owned() };
     while let Some(name) = words.next()? {
         words.expect("{")?;
-        let mut users = BTreeMap::new();
+        let mut options = BTreeMap::new();
         loop {
             let module = words.need()?;
             if module == "}" {
@@ -42,14 +79,11 @@ pub fn users(text: &str, section: &str) -> Result<BTreeMap<String, String>, Jaas
                     break;
                 }
                 words.expect("=")?;
-                let value = words.need()?;
-                if let Some(user) = key.strip_prefix("user_") {
-                    users.insert(user.to_owned(), value);
-                }
+                options.insert(key, words.need()?);
             }
         }
         if name == section {
-            return Ok(users);
+            return Ok(options);
         }
     }
     Err(JaasError::NoSection(section.to_owned()))
@@ -145,6 +179,23 @@ mod tests {
         assert_eq!(users(FILE, "Server"), Ok(BTreeMap::from(expected)));
         assert_eq!(users(FILE, "Client"), Err(JaasError::NoSection("Client".to_owned())));
         assert!(matches!(users(FILE, "KafkaServer"), Err(JaasError::Module(_))));
+    }
+
+    #[test]
+    fn the_login_of_the_section_is_found() {
+        let text = r#"Client {
+            org.apache.zookeeper.server.auth.DigestLoginModule required
+            username="kafka" password="kafka secret";
+        };"#;
+        let Ok(Login { username, password }) = login(text, "Client") else { panic!("no login") };
+        assert_eq!((username.as_str(), password.as_str()), ("kafka", "kafka secret"));
+        let error = login(FILE, "Server").err().unwrap();
+        assert_eq!(error.to_string(), "the section \"Server\" has no username");
+        let kerberos =
+            "Client { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true; };";
+        let error = login(kerberos, "Client").err().unwrap();
+        let expected = "com.sun.security.auth.module.Krb5LoginModule is not supported: only DigestLoginModule is";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]
