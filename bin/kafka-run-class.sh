@@ -2,7 +2,9 @@
 # Runs the command of a Java class of Kafka with the native binary.
 #
 # Takes the options and variables of Kafka's script of that name. Those that are for a JVM (KAFKA_HEAP_OPTS,
-# KAFKA_JVM_PERFORMANCE_OPTS, KAFKA_GC_LOG_OPTS, KAFKA_JMX_OPTS, JMX_PORT, KAFKA_OPTS, CLASSPATH ...) have no effect.
+# KAFKA_JVM_PERFORMANCE_OPTS, KAFKA_GC_LOG_OPTS, KAFKA_JMX_OPTS, JMX_PORT, CLASSPATH ...) have no effect. Of KAFKA_OPTS these
+# count: -Djava.security.auth.login.config, -Dzookeeper.sasl.client, -Dzookeeper.sasl.clientconfig, -Djute.maxbuffer, and the
+# -Dzookeeper.* properties of TLS to ZooKeeper.
 # The binary is $ODRADEK_BINARY, else lib/odradek, else target/release/odradek.
 set -u
 

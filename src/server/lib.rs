@@ -25,3 +25,4 @@ mod topic_settings;
 mod transactions;
 mod verification;
 mod watch;
+pub mod zookeeper_client;

@@ -6,12 +6,14 @@ use common::{
     config::broker::{BrokerConfig, ConfigErrors},
     properties::{self, Properties},
 };
+use security::java_options::JavaOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::{
     logging::{Logging, Options},
     start::{Running, StartError},
+    zookeeper_client,
 };
 
 /// Exit code of a broker that could not start, or that a fault ended.
@@ -37,15 +39,17 @@ pub enum ConfigFault {
     Values(#[from] ConfigErrors),
 }
 
-/// Reads a properties file and puts the overrides over it.
+/// Reads a properties file and puts the overrides over it, and Java's system properties where both say nothing.
 pub fn read_config(
     file: &Path,
     overrides: &BTreeMap<String, String>,
+    java: &JavaOptions,
 ) -> Result<BrokerConfig, ConfigFault> {
     let bytes = std::fs::read(file)
         .map_err(|reason| ConfigFault::Unreadable { path: file.display().to_string(), reason })?;
     let mut read: Properties = properties::parse(&bytes);
     read.extend(overrides.iter().map(|(key, value)| (key.clone(), value.clone())));
+    zookeeper_client::add_system_properties(&mut read, java);
     Ok(BrokerConfig::parse(&read)?)
 }
 
@@ -55,8 +59,9 @@ pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options)
     for note in &logging.notes {
         warn!(target: "kafka.Kafka", "{note}");
     }
-    let code = match read_config(file, overrides) {
-        Ok(config) => run_with(config),
+    let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
+    let code = match read_config(file, overrides, &java) {
+        Ok(config) => run_with(config, &java),
         Err(fault) => {
             for line in fault.to_string().lines() {
                 error!(target: "kafka.Kafka$", "Exiting Kafka due to fatal exception: {line}");
@@ -68,7 +73,7 @@ pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options)
     code
 }
 
-fn run_with(config: BrokerConfig) -> u8 {
+fn run_with(config: BrokerConfig, java: &JavaOptions) -> u8 {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -77,12 +82,12 @@ fn run_with(config: BrokerConfig) -> u8 {
             return FAILED;
         }
     };
-    let code = runtime.block_on(serve(config));
+    let code = runtime.block_on(serve(config, java));
     runtime.shutdown_timeout(FATAL_END_AT_MOST);
     code
 }
 
-async fn serve(config: BrokerConfig) -> u8 {
+async fn serve(config: BrokerConfig, java: &JavaOptions) -> u8 {
     info!(target: "kafka.server.KafkaServer", "starting");
     info!(target: "kafka.server.KafkaServer", "Odradek {} in the place of Kafka 3.9 in ZooKeeper mode", env!("CARGO_PKG_VERSION"));
     let (mut terminate, mut interrupt) =
@@ -97,7 +102,7 @@ async fn serve(config: BrokerConfig) -> u8 {
         warn!(target: "kafka.server.KafkaConfig", "{warning}");
     }
     let started = tokio::select! {
-        started = Running::start(Arc::new(config)) => started,
+        started = Running::start(Arc::new(config), java) => started,
         _ = terminate.recv() => return BY_SIGNAL + 15,
         _ = interrupt.recv() => return BY_SIGNAL + 2,
     };

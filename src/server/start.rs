@@ -38,7 +38,7 @@ use zk::{
     documents::config::Configs,
     error::ZnodeError,
     metrics::ZkMetrics,
-    real::{ConnectError, RealStore, ZkConfig},
+    real::{ConnectError, RealStore},
     registration::RegisterError,
     store::{SessionId, ZkError, ZkStore},
 };
@@ -57,6 +57,7 @@ use crate::{
     topic_configs::TopicConfigs,
     transactions::{self, BrokerTransactions},
     watch,
+    zookeeper_client::{self, ZooKeeperClientError},
 };
 
 /// Requests of the controller to this broker that wait to be carried out.
@@ -71,6 +72,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// ZooKeeper cannot be reached as the properties ask for.
+    #[error(transparent)]
+    ZooKeeperClient(#[from] ZooKeeperClientError),
     /// ZooKeeper was not reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -129,12 +133,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a broker on the ZooKeeper of its configuration; it serves when this returns.
-    pub async fn start(config: Arc<BrokerConfig>) -> Result<Running, StartError> {
+    /// Starts a broker on the ZooKeeper of its configuration; it serves when this returns. Java's system properties may
+    /// name a login.
+    pub async fn start(
+        config: Arc<BrokerConfig>,
+        java: &security::java_options::JavaOptions,
+    ) -> Result<Running, StartError> {
         let connect = &config.zookeeper_connect;
         info!(target: "kafka.server.KafkaServer", "Connecting to zookeeper on {connect}");
         let registry = Registry::default();
-        let zk = RealStore::connect(zk_config(&config, &registry)).await?;
+        let metrics = ZkMetrics::of_broker(&registry);
+        let zk = RealStore::connect(zookeeper_client::zk_config(&config, java, metrics)?).await?;
         Running::start_on(config, zk, &registry).await
     }
 
@@ -201,20 +210,6 @@ impl Running {
         if let Err(problem) = self.broker.zk.close().await {
             warn!(target: "kafka.server.KafkaServer", %problem, "could not end the ZooKeeper session");
         }
-    }
-}
-
-fn zk_config(config: &BrokerConfig, registry: &Registry) -> ZkConfig {
-    let milliseconds = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
-    ZkConfig {
-        session_timeout: milliseconds(config.zookeeper_session_timeout_ms),
-        connection_timeout: milliseconds(config.zookeeper_connection_timeout_ms),
-        max_in_flight_requests: usize::try_from(config.zookeeper_max_in_flight_requests)
-            .unwrap_or(1),
-        set_acl: config.zookeeper_set_acl,
-        name: "Kafka server".to_owned(),
-        metrics: ZkMetrics::of_broker(registry),
-        ..ZkConfig::new(config.zookeeper_connect.clone())
     }
 }
 

@@ -16,5 +16,6 @@ pub mod real;
 pub mod registration;
 mod session;
 pub mod store;
+pub mod tls;
 pub mod topics;
 mod tree;

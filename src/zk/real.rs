@@ -10,10 +10,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustls::crypto::CryptoProvider;
+use security::{jaas::Login, tls::ClientTls};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tracing::info;
-use zookeeper_client::{SaslOptions, TlsOptions};
+use zookeeper_client::SaslOptions;
 
 use crate::{
     changes::{Hub, SessionState, ZkChanges},
@@ -23,6 +23,7 @@ use crate::{
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkError, ZkFuture, ZkStore,
     },
+    tls::{ZkTlsError, tls_options},
 };
 
 /// Pause before a read that met a lost connection is sent again; the session finds out in the meantime.
@@ -46,38 +47,20 @@ pub struct ZkConfig {
     /// `zookeeper.set.acl`: only brokers may change what is created.
     pub set_acl: bool,
     /// TLS to every server, where set.
-    pub tls: Option<ZkTls>,
+    pub tls: Option<ClientTls>,
     /// Login by SASL DIGEST-MD5, where set.
-    pub sasl: Option<ZkSasl>,
+    pub login: Option<Login>,
     /// Names the client in log lines.
     pub name: String,
     /// What it counts.
     pub metrics: ZkMetrics,
 }
 
-/// Certificates for TLS to ZooKeeper, as PEM text. A server's name must be in its certificate.
-#[derive(Clone)]
-pub struct ZkTls {
-    /// Certificates of authorities that sign servers.
-    pub authorities: String,
-    /// Our certificate chain and key, where servers ask for it.
-    pub identity: Option<(String, String)>,
-}
-
-/// A user of ZooKeeper, from the `Client` section of the JAAS file.
-#[derive(Clone)]
-pub struct ZkSasl {
-    /// The user's name.
-    pub username: String,
-    /// The user's password.
-    pub password: String,
-}
-
 impl fmt::Debug for ZkConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without keys and passwords.
         write!(formatter, "ZkConfig({}, tls {}, ", self.connect, self.tls.is_some())?;
-        write!(formatter, "sasl {})", self.sasl.is_some())
+        write!(formatter, "login {})", self.login.is_some())
     }
 }
 
@@ -92,7 +75,7 @@ impl ZkConfig {
             request_bytes_max: 4096 * 1024,
             set_acl: false,
             tls: None,
-            sasl: None,
+            login: None,
             name: "Kafka server".to_owned(),
             metrics: ZkMetrics::default(),
         }
@@ -124,8 +107,8 @@ pub enum ConnectError {
     )]
     AclsWithoutLogin,
     /// The certificates cannot be used.
-    #[error("certificates for ZooKeeper")]
-    Tls(#[source] zookeeper_client::Error),
+    #[error("use zookeeper.ssl.*")]
+    Tls(#[from] ZkTlsError),
     /// The chroot is not there and cannot be created.
     #[error("create the chroot {path}")]
     Chroot {
@@ -270,12 +253,13 @@ impl RealStore {
 
     fn start(config: ZkConfig) -> Result<Arc<RealStore>, ConnectError> {
         let (hosts, chroot) = split_connect_string(&config.connect)?;
-        if config.set_acl && config.sasl.is_none() && !has_identity(&config) {
+        if config.set_acl && config.login.is_none() && !has_identity(&config) {
             return Err(ConnectError::AclsWithoutLogin);
         }
         let tls = config.tls.as_ref().map(tls_options).transpose()?;
-        let sasl = config.sasl.as_ref().map(|sasl| {
-            SaslOptions::from(SaslOptions::digest_md5(sasl.username.clone(), sasl.password.clone()))
+        let sasl = config.login.as_ref().map(|login| {
+            let (username, password) = (login.username.clone(), login.password.clone());
+            SaslOptions::from(SaslOptions::digest_md5(username, password))
         });
         info!(
             "[ZooKeeperClient {}] Initializing a new session to {}.",
@@ -501,19 +485,6 @@ fn has_identity(config: &ZkConfig) -> bool {
     config.tls.as_ref().is_some_and(|tls| tls.identity.is_some())
 }
 
-fn tls_options(tls: &ZkTls) -> Result<TlsOptions, ConnectError> {
-    // The client library takes the process's choice, and there is none by itself where a program has two.
-    if CryptoProvider::get_default().is_none() {
-        // Someone else may have chosen meanwhile, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let mut options = TlsOptions::new().with_pem_ca(&tls.authorities).map_err(ConnectError::Tls)?;
-    if let Some((certificate, key)) = &tls.identity {
-        options = options.with_pem_identity(certificate, key).map_err(ConnectError::Tls)?;
-    }
-    Ok(options)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -543,31 +514,6 @@ mod tests {
         let error = RealStore::connect(config).await.err().unwrap();
         let expected = "Timed out waiting for connection while in state: CONNECTING";
         assert_eq!(error.to_string(), expected);
-    }
-
-    const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUe0rsx0oQ1doQmhYKprBm4caCT/QwCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjkxOTE2MThaGA8yMTI2MTEwNTE5MTYx
-OFowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAnn
-Z79kwy/OTNf9oDqvjF1Iy9t1T301IUqnp1I8n0R/YIfMvExKHbEDdUlGs/MLZRQM
-j/EtDueuAmsxZea1g6ijUzBRMB0GA1UdDgQWBBQU3F01gT+hywqeFxcoMjWLOx9R
-3jAfBgNVHSMEGDAWgBQU3F01gT+hywqeFxcoMjWLOx9R3jAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIQCaU0WBOI4HlF2beI4HDlUEDqm3pQNVdHDL
-jBaBoqkaRQIgV4op0EY1Hs31Cu3EKpT9RFDMqr0B7XtuXCeXGF20SvU=
------END CERTIFICATE-----
-";
-
-    #[tokio::test]
-    async fn certificates_are_taken_or_refused_before_anything_is_sent() {
-        let mut config = ZkConfig::new("127.0.0.1:1");
-        config.connection_timeout = Duration::from_millis(50);
-        let authorities = AUTHORITY.to_owned();
-        config.tls = Some(ZkTls { authorities, identity: None });
-        let error = RealStore::connect(config.clone()).await.err().unwrap();
-        assert!(matches!(error, ConnectError::TimedOut), "{error}");
-        config.tls = Some(ZkTls { authorities: "nothing".to_owned(), identity: None });
-        let error = RealStore::connect(config).await.err().unwrap();
-        assert!(matches!(error, ConnectError::Tls(_)), "{error}");
     }
 
     #[tokio::test]

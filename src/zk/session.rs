@@ -191,7 +191,7 @@ impl Worker {
         let Some(chroot) = self.chroot.as_ref().filter(|_| !self.chroot_is_there) else {
             return Ok(());
         };
-        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let options = CreateMode::Persistent.with_acls(acls(chroot, self.config.set_acl));
         let made = client.mkdir(chroot, &options).await;
         if let Err(error @ (Error::NoAuth | Error::InvalidAcl | Error::QuotaExceeded)) = &made {
             let (path, source) = (chroot.clone(), error.clone());
@@ -427,7 +427,7 @@ impl Connection {
     }
 
     async fn create(&self, path: &str, data: &[u8], kind: CreateKind) -> Result<Answer, Failure> {
-        let options = mode(kind).with_acls(self.acls(path));
+        let options = mode(kind).with_acls(acls(path, self.set_acl));
         let result = self.client.create(path, data, &options).await;
         let (stat, sequence) = result.map_err(|error| failure(error, path))?;
         let path = match kind {
@@ -444,7 +444,7 @@ impl Connection {
             let added = match op {
                 Op::Check { path, version } => writer.add_check_version(path, version.0),
                 Op::Create { path, data, kind } => {
-                    writer.add_create(path, data, &mode(*kind).with_acls(self.acls(path)))
+                    writer.add_create(path, data, &mode(*kind).with_acls(acls(path, self.set_acl)))
                 }
                 Op::Set { path, data, expected } => {
                     writer.add_set_data(path, data, version(*expected))
@@ -474,16 +474,16 @@ impl Connection {
             }
         }
     }
+}
 
-    /// Source: `ZkData.defaultAcls`.
-    fn acls(&self, path: &str) -> Acls<'static> {
-        if !self.set_acl || path == paths::CONSUMERS {
-            Acls::anyone_all()
-        } else if paths::is_sensitive(path) {
-            Acls::creator_all()
-        } else {
-            Acls::new(&CREATOR_ALL_AND_ANYONE_READ)
-        }
+/// Who may do what with a new node. Source: `ZkData.defaultAcls`.
+fn acls(path: &str, set_acl: bool) -> Acls<'static> {
+    if !set_acl || path == paths::CONSUMERS {
+        Acls::anyone_all()
+    } else if paths::is_sensitive(path) {
+        Acls::creator_all()
+    } else {
+        Acls::new(&CREATOR_ALL_AND_ANYONE_READ)
     }
 }
 

@@ -25,6 +25,7 @@ use common::{
     properties::Properties,
     topic::TopicPartition,
 };
+use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
 use zookeeper::{config::Config, server::Server};
@@ -61,7 +62,8 @@ impl Cluster {
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value));
         let config = BrokerConfig::parse(&Properties::from(settings)).unwrap();
-        self.broker = Some(Running::start(Arc::new(config)).await.unwrap());
+        self.broker =
+            Some(Running::start(Arc::new(config), &JavaOptions::default()).await.unwrap());
     }
 
     async fn stop_broker(&mut self) {

@@ -39,6 +39,7 @@ use kafka_protocol::{
     protocol::{Request, StrBytes},
 };
 use record::{build::BatchBuilder, compression::Compression};
+use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
 use zookeeper::{config::Config, server::Server};
@@ -96,7 +97,8 @@ impl Cluster {
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value));
         let config = BrokerConfig::parse(&Properties::from(settings)).unwrap();
-        self.broker = Some(Running::start(Arc::new(config)).await.unwrap());
+        self.broker =
+            Some(Running::start(Arc::new(config), &JavaOptions::default()).await.unwrap());
     }
 
     async fn stop(mut self) {

@@ -25,6 +25,7 @@ use common::{
     topic::TopicPartition,
 };
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -262,7 +263,8 @@ impl Cluster {
         settings.insert("log.dirs".to_owned(), folder.join("b1/data").display().to_string());
         let config = BrokerConfig::parse(&settings).unwrap();
         let runtime = Runtime::new().unwrap();
-        let broker = runtime.block_on(Running::start(Arc::new(config))).unwrap();
+        let broker =
+            runtime.block_on(Running::start(Arc::new(config), &JavaOptions::default())).unwrap();
         let address = broker.local_address("PLAINTEXT").unwrap();
         Cluster {
             runtime,

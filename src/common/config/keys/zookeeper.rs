@@ -1,6 +1,6 @@
 //! Keys of the ZooKeeper client.
 
-use crate::config::table::Effect::{JavaOnly, KRaftOnly, NotYet};
+use crate::config::table::Effect::{JavaOnly, KRaftOnly};
 use crate::config::table::Importance::{High, Low, Medium};
 use crate::config::table::{ConfigKey, boolean, int, list, password, string};
 use crate::config::validate::Valid::AtLeast;
@@ -14,60 +14,46 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .note("null falls back to zookeeper.session.timeout.ms"),
     boolean("zookeeper.set.acl", High)
         .default("false")
-        .effect(NotYet)
         .doc("create znodes with restrictive ACLs (needs an authenticated ZooKeeper client)"),
     int("zookeeper.max.in.flight.requests", High)
         .default("10")
         .valid(AtLeast(1))
         .doc("pipelined ZooKeeper requests before blocking"),
-    boolean("zookeeper.ssl.client.enable", Medium)
-        .default("false")
-        .effect(NotYet)
-        .doc("talk TLS to ZooKeeper"),
+    boolean("zookeeper.ssl.client.enable", Medium).default("false").doc("talk TLS to ZooKeeper"),
     string("zookeeper.clientCnxnSocket", Medium)
         .effect(JavaOnly)
         .doc("ZooKeeper client socket class; Netty one needed for TLS"),
     string("zookeeper.ssl.keystore.location", Medium)
-        .effect(NotYet)
         .doc("keystore for the ZooKeeper TLS client certificate"),
     password("zookeeper.ssl.keystore.password", Medium)
-        .effect(NotYet)
         .doc("password of that keystore (key password must be the same)"),
     string("zookeeper.ssl.keystore.type", Medium)
-        .effect(NotYet)
         .doc("type of that keystore; null means by file extension"),
     string("zookeeper.ssl.truststore.location", Medium)
-        .effect(NotYet)
-        .doc("trust store for the ZooKeeper server certificate"),
-    password("zookeeper.ssl.truststore.password", Medium)
-        .effect(NotYet)
-        .doc("password of that trust store"),
+        .doc("trust store for the ZooKeeper server certificate")
+        .note("needed for TLS: there is no list of authorities as Java has one"),
+    password("zookeeper.ssl.truststore.password", Medium).doc("password of that trust store"),
     string("zookeeper.ssl.truststore.type", Medium)
-        .effect(NotYet)
         .doc("type of that trust store; null means by file extension"),
     string("zookeeper.ssl.protocol", Low)
         .default("TLSv1.2")
-        .effect(NotYet)
         .doc("TLS version negotiated with ZooKeeper"),
     list("zookeeper.ssl.enabled.protocols", Low)
-        .effect(NotYet)
         .doc("TLS versions allowed with ZooKeeper")
         .note("null falls back to zookeeper.ssl.protocol"),
-    list("zookeeper.ssl.cipher.suites", Low)
-        .effect(NotYet)
-        .doc("cipher suites allowed with ZooKeeper"),
+    list("zookeeper.ssl.cipher.suites", Low).doc("cipher suites allowed with ZooKeeper"),
     string("zookeeper.ssl.endpoint.identification.algorithm", Low)
         .default("HTTPS")
-        .effect(NotYet)
-        .doc("HTTPS checks the ZooKeeper host name, blank turns it off"),
+        .doc("HTTPS checks the ZooKeeper host name, blank turns it off")
+        .note("the broker starts with HTTPS alone; zookeeper-shell takes blank too"),
     boolean("zookeeper.ssl.crl.enable", Low)
         .default("false")
-        .effect(NotYet)
-        .doc("check certificate revocation lists with ZooKeeper"),
+        .doc("check certificate revocation lists with ZooKeeper")
+        .note("true is refused: revocation is not checked"),
     boolean("zookeeper.ssl.ocsp.enable", Low)
         .default("false")
-        .effect(NotYet)
-        .doc("use OCSP with ZooKeeper"),
+        .doc("use OCSP with ZooKeeper")
+        .note("true is refused: revocation is not checked"),
     boolean("zookeeper.metadata.migration.enable", High).default("false").effect(KRaftOnly).doc(
         "put this ZK broker in KRaft-migration mode: registers with the quorum and forwards \
              admin requests; needs fixed broker.id, controller.listener.names, quorum settings and \
