@@ -12,12 +12,18 @@ use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use common::properties::{self, Properties};
 use parking_lot::Mutex;
-use zookeeper::client::{Client, ClientError, SessionKey, WatchedEvent};
+use security::java_options::JavaOptions;
+use server::zookeeper_client::{login, tls_of_tool};
+use zookeeper::client::{Client, ClientError, ClientSecurity, SessionKey, WatchedEvent};
 
-use crate::console::Halt;
+use crate::console::{Halt, chain, halt};
 use crate::logging;
 use arguments::split_line;
+
+/// Kafka's own option, wherever it stands.
+const TLS_CONFIG_FILE: &str = "-zk-tls-config-file";
 
 /// Commands and their arguments, in the order in which they are listed.
 const USAGE: [(&str, &str); 28] = [
@@ -63,7 +69,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
     logging::start();
     let options = match Options::read(words) {
         Ok(options) => options,
-        Err(text) => return crate::console::halt(&text),
+        Err(text) => return halt(&text),
+    };
+    let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
+    let security = match security(options.tls_config_file.as_deref(), &java) {
+        Ok(security) => security,
+        Err(text) => return halt(&text),
     };
     let screen = Arc::new(Screen {
         out: Mutex::new(Box::new(std::io::stdout())),
@@ -71,7 +82,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
         print_watches: AtomicBool::new(true),
     });
     let mut input = std::io::stdin().lock();
-    let End { code, is_death } = shell(&options, screen, &mut input);
+    let End { code, is_death } = shell(&options, security, screen, &mut input);
     if code == 0 {
         return Ok(());
     }
@@ -85,10 +96,25 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
     Err(Halt(code))
 }
 
+/// How the connection is kept safe, and who we are: by the file of `-zk-tls-config-file` and by Java's system properties.
+fn security(file: Option<&str>, java: &JavaOptions) -> Result<ClientSecurity, String> {
+    let properties = match file {
+        Some(file) => properties::parse(
+            &std::fs::read(file).map_err(|error| format!("Error: {file}: {error}"))?,
+        ),
+        None => Properties::new(),
+    };
+    let tls = tls_of_tool(properties, java).map_err(|error| chain(&error))?;
+    let tls = tls.map(|tls| tls.config()).transpose().map_err(|error| chain(&error))?;
+    let login = login(java).map_err(|error| chain(&error))?;
+    Ok(ClientSecurity { tls, login })
+}
+
 /// What stands in front of the command.
 struct Options {
     servers: String,
     timeout: Duration,
+    tls_config_file: Option<String>,
     command: Vec<String>,
 }
 
@@ -97,8 +123,17 @@ impl Options {
         let mut options = Options {
             servers: "localhost:2181".to_owned(),
             timeout: Duration::from_secs(30),
+            tls_config_file: None,
             command: Vec::new(),
         };
+        let mut words = words.to_vec();
+        // Kafka's option may stand behind the command too.
+        if let Some(position) = words.iter().position(|word| word == TLS_CONFIG_FILE) {
+            if position + 1 == words.len() {
+                return Err(format!("Error: no filename provided with option {TLS_CONFIG_FILE}"));
+            }
+            options.tls_config_file = words.drain(position..position + 2).nth(1);
+        }
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || {
@@ -112,9 +147,9 @@ impl Options {
                         .map_err(|_| "Error: -timeout takes a number of milliseconds".to_owned())?;
                     options.timeout = Duration::from_millis(milliseconds);
                 }
-                "-zk-tls-config-file" | "-client-configuration" => {
+                "-client-configuration" => {
                     value()?;
-                    return Err(format!("Error: {word}: TLS to ZooKeeper is not built yet"));
+                    return Err(format!("Error: {word} is not supported; use {TLS_CONFIG_FILE}"));
                 }
                 // Read-only servers are not among ours; waiting is what we do anyway.
                 word if word.starts_with('-') => {}
@@ -123,10 +158,6 @@ impl Options {
                     options.command.extend(words.by_ref().cloned());
                 }
             }
-        }
-        // Kafka's option may stand behind the command too.
-        if options.command.iter().any(|word| word == "-zk-tls-config-file") {
-            return Err("Error: -zk-tls-config-file: TLS to ZooKeeper is not built yet".to_owned());
         }
         Ok(options)
     }
@@ -194,12 +225,18 @@ struct End {
 }
 
 /// Runs the command of the options, or reads commands.
-fn shell(options: &Options, screen: Arc<Screen>, input: &mut dyn BufRead) -> End {
+fn shell(
+    options: &Options,
+    security: ClientSecurity,
+    screen: Arc<Screen>,
+    input: &mut dyn BufRead,
+) -> End {
     screen.say(&format!("Connecting to {}", options.servers));
     let mut shell = Shell {
         screen,
         servers: options.servers.clone(),
         timeout: options.timeout,
+        security,
         connection: None,
         closed: false,
         history: Vec::new(),
@@ -247,6 +284,7 @@ struct Shell {
     screen: Arc<Screen>,
     servers: String,
     timeout: Duration,
+    security: ClientSecurity,
     connection: Option<Connection>,
     /// The user closed the connection: commands do not open it again.
     closed: bool,
@@ -349,7 +387,7 @@ impl Shell {
     /// Connects, or says why not; commands try again.
     fn connect(&mut self) {
         let key = self.connection.take().map(Connection::into_key);
-        match Client::connect(&self.servers, self.timeout, key.as_ref()) {
+        match Client::connect_as(&self.servers, self.timeout, key.as_ref(), &self.security) {
             Ok((client, events)) => {
                 self.connection = Some(Connection::begin(client, events, &self.screen));
             }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,12 +10,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustls::ClientConfig;
+use security::jaas::Login;
 use thiserror::Error;
 
-use crate::client_wire::{connect_any, connect_request, read_frame, write_frame};
+use crate::client_wire::{Socket, connect_request};
 use crate::code::{Refusal, op, xid};
 use crate::data::{Acl, Id, Stat};
 use crate::jute::{JuteError, Reader, Write};
+use crate::sasl;
 
 /// Why an operation has no result.
 #[derive(Debug, Error)]
@@ -33,6 +35,9 @@ pub enum ClientError {
     /// No server of the list can be reached.
     #[error("no server can be reached")]
     Connect(#[source] io::Error),
+    /// The login failed.
+    #[error("login by SASL: {0}")]
+    Login(&'static str),
     /// The server's answer makes no sense.
     #[error("the server's answer makes no sense: {0}")]
     Answer(String),
@@ -133,6 +138,15 @@ pub struct SessionKey {
     pub password: Vec<u8>,
 }
 
+/// How a connection is kept safe, and who the client is.
+#[derive(Clone, Default)]
+pub struct ClientSecurity {
+    /// TLS to every server, where set.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Login by SASL with DIGEST-MD5, where set.
+    pub login: Option<Login>,
+}
+
 /// Replies on their way, and who waits for them.
 #[derive(Debug, Default)]
 struct Pending {
@@ -149,7 +163,9 @@ struct Reply {
 
 #[derive(Debug)]
 struct Shared {
-    stream: Mutex<TcpStream>,
+    socket: Socket,
+    /// Held while a request is written: one is on the wire as a whole.
+    order: Mutex<()>,
     pending: Mutex<Pending>,
     last_zxid: AtomicI64,
     events: Sender<WatchedEvent>,
@@ -174,17 +190,27 @@ impl Client {
         timeout: Duration,
         session: Option<&SessionKey>,
     ) -> Result<(Client, Receiver<WatchedEvent>), ClientError> {
+        Client::connect_as(servers, timeout, session, &ClientSecurity::default())
+    }
+
+    /// The same, under TLS or with a login.
+    pub fn connect_as(
+        servers: &str,
+        timeout: Duration,
+        session: Option<&SessionKey>,
+        security: &ClientSecurity,
+    ) -> Result<(Client, Receiver<WatchedEvent>), ClientError> {
         let (hosts, chroot) = match servers.split_once('/') {
             Some((hosts, chroot)) => (hosts, format!("/{}", chroot.trim_end_matches('/'))),
             None => (servers, String::new()),
         };
         let chroot = if chroot == "/" { String::new() } else { chroot };
-        let mut stream = connect_any(hosts, timeout).map_err(ClientError::Connect)?;
+        let socket =
+            Socket::connect(hosts, timeout, security.tls.as_ref()).map_err(ClientError::Connect)?;
         let mut buffer = Vec::new();
-        write_frame(&mut stream, &connect_request(timeout, session))
-            .map_err(ClientError::Connect)?;
-        let answer =
-            read_frame(&mut stream, &mut buffer, &mut || Ok(())).map_err(ClientError::Connect)?;
+        socket.write_frame(&connect_request(timeout, session)).map_err(ClientError::Connect)?;
+        let mut silent = || Err(io::ErrorKind::TimedOut.into());
+        let answer = socket.read_frame(&mut buffer, &mut silent).map_err(ClientError::Connect)?;
         let mut reader = Reader::new(&answer);
         let _protocol_version = reader.int()?;
         let agreed_ms = reader.int()?;
@@ -197,9 +223,9 @@ impl Client {
         }
         let timeout = Duration::from_millis(u64::try_from(agreed_ms).unwrap_or(1));
         let (events, receiver) = channel();
-        let reading = stream.try_clone().map_err(ClientError::Connect)?;
         let shared = Arc::new(Shared {
-            stream: Mutex::new(stream),
+            socket,
+            order: Mutex::new(()),
             pending: Mutex::default(),
             last_zxid: AtomicI64::new(0),
             events,
@@ -207,7 +233,7 @@ impl Client {
         shared.tell("SyncConnected");
         let reader = thread::spawn({
             let shared = shared.clone();
-            move || read_replies(&shared, reading, buffer, timeout)
+            move || read_replies(&shared, buffer, timeout)
         });
         let client = Client {
             shared,
@@ -217,7 +243,28 @@ impl Client {
             timeout,
             chroot,
         };
+        if let Some(login) = &security.login {
+            client.log_in(login)?;
+        }
         Ok((client, receiver))
+    }
+
+    /// Logs in by SASL with DIGEST-MD5, and makes sure that the server knows the password too.
+    fn log_in(&self, login: &Login) -> Result<(), ClientError> {
+        let say = |token: &[u8]| {
+            let body = self.call(op::SASL, |out| out.buffer(Some(token)))?;
+            Ok::<_, ClientError>(Reader::new(&body).buffer()?.unwrap_or_default().to_vec())
+        };
+        let challenge = say(&[])?;
+        let cnonce = sasl::nonce().ok_or(ClientError::Login("the system has no randomness"))?;
+        let response = sasl::respond(&challenge, login, &cnonce)
+            .ok_or(ClientError::Login("the server does not offer DIGEST-MD5"))?;
+        match say(&response.text)? == response.expected {
+            true => Ok(()),
+            false => {
+                Err(ClientError::Login("the server does not prove that it knows the password"))
+            }
+        }
     }
 
     /// The session's id and password.
@@ -244,7 +291,7 @@ impl Client {
 
     fn disconnect(&mut self) {
         // It fails where the connection is gone already.
-        let _ = self.shared.stream.lock().shutdown(Shutdown::Both);
+        let _ = self.shared.socket.shutdown();
         if let Some(reader) = self.reader.take() {
             // The thread does not panic; if it did, there is nothing to save.
             let _ = reader.join();
@@ -277,14 +324,14 @@ impl Client {
         frame.int(op);
         write(&mut frame);
         let (sender, receiver) = channel();
-        let mut stream = self.shared.stream.lock();
+        let _order = self.shared.order.lock();
         let mut pending = self.shared.pending.lock();
         if pending.lost {
             return Err(ClientError::Lost);
         }
         pending.waiting.insert(xid, sender);
         drop(pending);
-        write_frame(&mut stream, &frame).map_err(|_| ClientError::Lost)?;
+        self.shared.socket.write_frame(&frame).map_err(|_| ClientError::Lost)?;
         Ok(receiver)
     }
 
@@ -601,16 +648,17 @@ impl Shared {
         let mut frame = Vec::new();
         frame.int(xid::PING);
         frame.int(op::PING);
-        write_frame(&mut self.stream.lock(), &frame)
+        let _order = self.order.lock();
+        self.socket.write_frame(&frame)
     }
 }
 
 /// Hands replies to those who wait, and keeps the session alive when nobody does.
-fn read_replies(shared: &Shared, mut stream: TcpStream, mut buffer: Vec<u8>, timeout: Duration) {
+fn read_replies(shared: &Shared, mut buffer: Vec<u8>, timeout: Duration) {
     // A zero would mean to wait for ever.
     let interval = (timeout / 3).max(Duration::from_millis(1));
     let mut unanswered_pings = 0;
-    if stream.set_read_timeout(Some(interval)).is_ok() {
+    if shared.socket.set_read_timeout(interval).is_ok() {
         loop {
             let mut idle = || {
                 unanswered_pings += 1;
@@ -619,7 +667,7 @@ fn read_replies(shared: &Shared, mut stream: TcpStream, mut buffer: Vec<u8>, tim
                 }
                 shared.ping()
             };
-            let Ok(frame) = read_frame(&mut stream, &mut buffer, &mut idle) else { break };
+            let Ok(frame) = shared.socket.read_frame(&mut buffer, &mut idle) else { break };
             unanswered_pings = 0;
             if take_frame(shared, &frame).is_err() {
                 break;

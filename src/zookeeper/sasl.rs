@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
+use security::jaas::Login;
 
 /// The realm of every ZooKeeper server.
 const REALM: &str = "zk-sasl-md5";
@@ -77,6 +78,42 @@ impl Exchange {
         let answer = format!("rspauth={}", secret.proof(":")).into_bytes();
         Some(Proof { user: user.to_owned(), answer })
     }
+}
+
+/// The client's half of an exchange: what it answers to a challenge, and what the server must answer then.
+pub(crate) struct Response {
+    pub(crate) text: Vec<u8>,
+    pub(crate) expected: Vec<u8>,
+}
+
+/// Answers a challenge; `None` where it is not one, or asks for what there is not.
+pub(crate) fn respond(challenge: &[u8], login: &Login, cnonce: &str) -> Option<Response> {
+    let challenge = Directives::parse(std::str::from_utf8(challenge).ok()?)?;
+    let nonce = challenge.get("nonce")?;
+    let offers_auth =
+        challenge.get("qop").unwrap_or("auth").split(',').any(|qop| qop.trim() == "auth");
+    let is_known = challenge.get("realm").unwrap_or(REALM) == REALM
+        && challenge.get("algorithm") == Some("md5-sess")
+        && offers_auth;
+    if !is_known {
+        return None;
+    }
+    let uri = &format!("{SERVICE}{REALM}");
+    let Login { username, password } = login;
+    let secret = Secret { user: username, password, nonce, cnonce, authzid: None, uri };
+    let text = format!(
+        "charset=utf-8,username=\"{}\",realm=\"{REALM}\",nonce=\"{}\",nc=00000001,cnonce=\"{cnonce}\",\
+         digest-uri=\"{uri}\",response={},qop=auth",
+        quote(username),
+        quote(nonce),
+        secret.proof("AUTHENTICATE:"),
+    );
+    let expected = format!("rspauth={}", secret.proof(":"));
+    Some(Response { text: text.into_bytes(), expected: expected.into_bytes() })
+}
+
+fn quote(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// What both sides put into their proofs.
@@ -202,6 +239,27 @@ mod tests {
             let forged = response.replacen(from, to, 1);
             assert_ne!(forged, response);
             assert_eq!(exchange().verify(forged.as_bytes(), &users()), None, "{to}");
+        }
+    }
+
+    #[test]
+    fn both_halves_agree() {
+        for (username, password) in [("bob", "secret"), ("a \"b\\", "p, =\"")] {
+            let users = Users::from([(username.to_owned(), password.to_owned())]);
+            let (exchange, challenge) = Exchange::begin("a+b/=".to_owned());
+            let login = |password: &str| Login {
+                username: username.to_owned(),
+                password: password.to_owned(),
+            };
+            let response = respond(&challenge, &login(password), "5551212").unwrap();
+            let proof = exchange.verify(&response.text, &users).unwrap();
+            assert_eq!((proof.user.as_str(), proof.answer), (username, response.expected));
+            let guess = respond(&challenge, &login("guess"), "5551212").unwrap();
+            assert_eq!(exchange.verify(&guess.text, &users), None);
+        }
+        let login = Login { username: "bob".to_owned(), password: "secret".to_owned() };
+        for noise in ["", "rspauth=1", "nonce=\"a\",algorithm=md5-sess,qop=\"auth-conf\""] {
+            assert!(respond(noise.as_bytes(), &login, "c").is_none(), "{noise}");
         }
     }
 

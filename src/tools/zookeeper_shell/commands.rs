@@ -57,6 +57,7 @@ pub(super) fn failure(error: ClientError, path: &str) -> Failure {
         ClientError::Refused(refusal) => refused(refusal, path),
         ClientError::Lost | ClientError::Connect(_) => keeper(Refusal::ConnectionLoss, path),
         ClientError::Expired => keeper(Refusal::SessionExpired, path),
+        ClientError::Login(_) => keeper(Refusal::AuthFailed, path),
         ClientError::Answer(text) => text,
     };
     Failure::new(text)

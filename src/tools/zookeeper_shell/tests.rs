@@ -3,10 +3,14 @@
 use std::io::Cursor;
 use std::path::Path;
 
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use security::key_store::{certificates_to_pem, key_to_pem};
 use serde_json::Value;
 use tempfile::TempDir;
-use zookeeper::config::Config;
+use zookeeper::config::{Config, SecureConfig};
+use zookeeper::key_store::StoreConfig;
 use zookeeper::server::Server;
+use zookeeper::tls::{ClientAuth, TlsConfig};
 
 use super::*;
 
@@ -39,17 +43,138 @@ struct Printed {
 
 /// Runs the shell as a process would, but for the log lines on its standard error.
 fn print(server: &str, words: &[&str], stdin: &str) -> Printed {
+    print_as(server, &JavaOptions::default(), words, stdin)
+}
+
+fn print_as(server: &str, java: &JavaOptions, words: &[&str], stdin: &str) -> Printed {
     let mut line = vec!["-server".to_owned(), server.to_owned()];
     line.extend(words.iter().map(|word| (*word).to_owned()));
     let options = Options::read(&line).unwrap_or_else(|text| panic!("{text}"));
+    let security = security(options.tls_config_file.as_deref(), java);
+    let security = security.unwrap_or_else(|text| panic!("{text}"));
     let (out, err) = (Paper::default(), Paper::default());
     let screen = Arc::new(Screen {
         out: Mutex::new(Box::new(out.clone())),
         err: Mutex::new(Box::new(err.clone())),
         print_watches: AtomicBool::new(true),
     });
-    let End { code, .. } = shell(&options, screen, &mut Cursor::new(stdin.as_bytes()));
+    let End { code, .. } = shell(&options, security, screen, &mut Cursor::new(stdin.as_bytes()));
     Printed { out: out.text(), err: err.text(), code }
+}
+
+/// A server with a secure port and one user, and the files that its clients need.
+struct Secured {
+    server: Server,
+    folder: TempDir,
+}
+
+impl Secured {
+    /// On 127.0.0.`last`; the certificate is for localhost and 127.0.0.1.
+    fn start(last: u8) -> Secured {
+        let folder = TempDir::new().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let own = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        let own = certificates_to_pem(&[own.der().clone()]);
+        let secured = |name: &str| folder.path().join(name);
+        let pem = key_to_pem(&PrivatePkcs8KeyDer::from(key.serialize_der()).into());
+        std::fs::write(secured("server.pem"), pem + &own).unwrap();
+        std::fs::write(secured("trusted.pem"), own).unwrap();
+        let mut config = Config::for_tests(folder.path().join("data"));
+        config.secure = Some(SecureConfig {
+            address: ([127, 0, 0, last], 0).into(),
+            tls: TlsConfig {
+                key_store: StoreConfig {
+                    path: secured("server.pem"),
+                    password: String::new(),
+                    password_path: None,
+                    kind: None,
+                },
+                trust_store: None,
+                client_auth: ClientAuth::None,
+                protocols: Vec::new(),
+                cipher_suites: Vec::new(),
+            },
+            super_user: None,
+        });
+        config.sasl_users = [("kafka".to_owned(), "secret".to_owned())].into();
+        Secured { server: Server::start(config).unwrap(), folder }
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+#[test]
+fn tls_and_a_login_come_from_the_files_of_kafkas_shell() {
+    let secured = Secured::start(1);
+    let port = secured.server.secure_address().unwrap().port();
+    let trusted = secured.folder.path().join("trusted.pem").display().to_string();
+    let tls = format!(
+        "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location={trusted}\n\
+         zookeeper.ssl.enabled.protocols=TLSv1.2,TLSv1.3\n"
+    );
+    let file = secured.write("tls.properties", &tls);
+    let jaas = "Client { org.apache.zookeeper.server.auth.DigestLoginModule required \
+                username=\"kafka\" password=\"secret\"; };";
+    let jaas = secured.write("jaas.conf", jaas);
+    let login = JavaOptions::new(format!("-Djava.security.auth.login.config={jaas}"));
+    let nobody = JavaOptions::default();
+    for host in ["localhost", "127.0.0.1"] {
+        let server = format!("{host}:{port}");
+        let words =
+            ["-zk-tls-config-file", &file, "create", &format!("/{host}"), "x", "sasl:kafka:cdrwa"];
+        let printed = print_as(&server, &login, &words, "");
+        assert!(printed.err.contains(&format!("Created /{host}")), "{}", printed.err);
+        // Kafka's option may stand behind the command.
+        let words = ["get", &format!("/{host}"), "-zk-tls-config-file", &file];
+        assert!(print_as(&server, &login, &words, "").out.ends_with("\nx\n"));
+        let printed = print_as(&server, &nobody, &words, "");
+        assert_eq!(printed.err, format!("Insufficient permission : /{host}\n"));
+    }
+
+    // A large answer comes in many records.
+    let server = format!("localhost:{port}");
+    let large = "y".repeat(300_000);
+    let words = ["-zk-tls-config-file", &file, "create", "/large", &large];
+    print_as(&server, &nobody, &words, "");
+    let words = ["-zk-tls-config-file", &file, "get", "/large"];
+    assert!(print_as(&server, &nobody, &words, "").out.ends_with(&format!("\n{large}\n")));
+}
+
+#[test]
+fn a_server_that_is_not_trusted_is_not_talked_to() {
+    let [secured, other] = [1, 1].map(Secured::start);
+    let elsewhere = Secured::start(2);
+    let port = secured.server.secure_address().unwrap().port();
+    let lost = "KeeperErrorCode = ConnectionLoss for /\n";
+    let list =
+        |java: &str, server: &str| print_as(server, &JavaOptions::new(java), &["ls", "/"], "").err;
+    let trust = |secured: &Secured| {
+        let store = secured.folder.path().join("trusted.pem");
+        let on = "-Dzookeeper.client.secure=true";
+        format!("{on} -Dzookeeper.ssl.trustStore.location={}", store.display())
+    };
+    assert_eq!(list(&trust(&secured), &format!("localhost:{port}")), "");
+    assert_eq!(list(&trust(&other), &format!("localhost:{port}")), lost);
+    // Its certificate has other names than this address.
+    let java = trust(&elsewhere);
+    let server = elsewhere.server.secure_address().unwrap().to_string();
+    assert_eq!(list(&java, &server), lost);
+    let java = format!("{java} -Dzookeeper.ssl.hostnameVerification=false");
+    assert_eq!(list(&java, &server), "");
+
+    // A wrong password.
+    let jaas = secured.write(
+        "jaas.conf",
+        "Client { DigestLoginModule required username=kafka password=guess; };",
+    );
+    let java = format!("-Djava.security.auth.login.config={jaas}");
+    let java = format!("{} {java}", trust(&secured));
+    assert_eq!(list(&java, &format!("localhost:{port}")), lost);
 }
 
 fn start(folder: &TempDir) -> Server {
