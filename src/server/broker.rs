@@ -48,6 +48,8 @@ const METADATA_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Broker {
     pub config: Arc<BrokerConfig>,
     pub id: BrokerId,
+    /// The epoch of its registration; -1 before the first.
+    pub epoch: Arc<AtomicI64>,
     pub cluster_id: String,
     pub zk: Arc<dyn ZkStore>,
     pub logs: Arc<LogManager>,

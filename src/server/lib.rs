@@ -2,6 +2,7 @@
 
 mod broker;
 mod control_wire;
+mod controlled_shutdown;
 pub mod controller;
 pub mod dynamic_config;
 mod errors;

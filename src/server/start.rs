@@ -45,7 +45,7 @@ use zk::{
 
 use crate::{
     broker::{Broker, Requests},
-    controller, dynamic_config,
+    controlled_shutdown, controller, dynamic_config,
     groups::BrokerGroups,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
@@ -181,8 +181,11 @@ impl Running {
         watch::directories(&self.broker).await
     }
 
-    /// Stops: clients first, then the controller's term, then the logs, then the session and with it the znodes.
+    /// Stops: what it leads moves, then the clients go, then the controller's term, then the logs, then the session and with it the znodes.
     pub async fn stop(self) {
+        if self.broker.config.controlled_shutdown_enable {
+            controlled_shutdown::run(&self.broker).await;
+        }
         // Members that wait in a rebalance are told; else the drain would wait for them.
         self.broker.groups.stop();
         self.broker.transactions.stop();
@@ -273,7 +276,7 @@ async fn start(
         metadata: metadata.clone(),
         topic_configs: topic_configs.clone(),
         zk: zk.clone(),
-        broker_epoch,
+        broker_epoch: broker_epoch.clone(),
         controller_epoch: ControllerEpoch(0),
     };
     let (controller, controller_task) = controller::start(controller::Start {
@@ -298,6 +301,7 @@ async fn start(
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
     let broker = Arc::new(Broker {
         id,
+        epoch: broker_epoch,
         cluster_id,
         producer_ids: ProducerIds::start(zk.clone(), id),
         groups,
