@@ -16,6 +16,7 @@ pub mod error;
 mod faults;
 mod file_cache;
 mod index;
+mod kept_tail;
 pub mod leader_epochs;
 pub mod log;
 pub mod log_append;

@@ -95,6 +95,8 @@ pub(crate) struct Writer {
     /// A write failed, and what it left behind could not be cut off.
     pub(crate) must_cut: bool,
     pub(crate) last_flush: Timestamp,
+    /// What truncations have cut off is kept aside: see `kept_tail`.
+    pub(crate) keeps_tails: bool,
     pub(crate) closed: bool,
 }
 

@@ -18,6 +18,7 @@ use crate::{
     atomic_file, checkpoint,
     epoch_check::EpochCheck,
     error::{Context, Fault, LogError},
+    kept_tail,
     leader_epochs::{LEADER_EPOCH_FILE, LeaderEpochs},
     log::{Log, PublishedOffsets, State, Writer},
     log_config::LogConfig,
@@ -279,6 +280,7 @@ impl<'a> Loader<'a> {
             directory_dirty: self.changed,
             must_cut: false,
             last_flush: options.now,
+            keeps_tails: kept_tail::exist(&self.path),
             closed: false,
         };
         let log = Log {

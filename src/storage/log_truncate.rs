@@ -9,6 +9,7 @@ use crate::{
     error::{Context, Fault, LogError},
     file_cache::FileId,
     index::{self, Index},
+    kept_tail::{self, Tail},
     log::{Log, State, Writer},
     log_config::LogConfig,
     producer_state::ProducerStates,
@@ -41,12 +42,15 @@ impl Log {
             }
             (log_end, state.segments[0].base)
         };
-        tracing::info!(partition = %self.partition, end = end.0, log_end = log_end.0, "truncating the log");
+        tracing::warn!(partition = %self.partition, end = end.0, log_end = log_end.0, "truncating the log");
+        self.shared.count_truncation();
+        self.keep_tail(&mut writer, end);
         let result = match end < first_base {
             true => self.restart_at(&mut writer, end, end),
             false => self.truncate_segments(&mut writer, end),
         };
         self.noting(result)?;
+        self.noting(self.write_epochs(&mut writer, true))?;
         Ok(true)
     }
 
@@ -58,9 +62,58 @@ impl Log {
     ) -> Result<(), LogError> {
         let mut writer = self.writer.lock();
         self.check_usable(&writer)?;
-        tracing::info!(partition = %self.partition, end = end.0, "dropping the log");
+        tracing::warn!(partition = %self.partition, end = end.0, log_end = self.end_offset().0, "dropping the log");
+        self.shared.count_truncation();
         let result = self.restart_at(&mut writer, end, start.unwrap_or(end));
-        self.noting(result)
+        self.noting(result)?;
+        self.noting(self.write_epochs(&mut writer, true))
+    }
+
+    /// Keeps aside what is about to be cut off. The truncation does not depend on it: where it fails, that is said.
+    fn keep_tail(&self, writer: &mut Writer, end: Offset) {
+        let now = common::clock::wall_clock();
+        match self.tails(end).and_then(|tails| {
+            let path = self.path();
+            kept_tail::keep(&path, end, &tails, now).context("keep a tail of", &*path)
+        }) {
+            Ok((path, missing)) => {
+                writer.keeps_tails = true;
+                tracing::warn!(partition = %self.partition, path = %path.display(), missing_bytes = missing, "what is cut off is kept aside");
+            }
+            Err(fault) => {
+                tracing::warn!(partition = %self.partition, error = &fault as &dyn std::error::Error, "what is cut off could not be kept aside");
+            }
+        }
+    }
+
+    /// Where the batches lie that reach `end` or come after it.
+    fn tails(&self, end: Offset) -> Result<Vec<Tail>, Fault> {
+        let (views, _) = self.views();
+        let first = views.partition_point(|view| view.base <= end).saturating_sub(1);
+        let mut tails = Vec::new();
+        for (index, view) in views.iter().enumerate().skip(first) {
+            let file = view.log(&self.shared)?;
+            let from = match index == first && view.base < end {
+                true => view.find(&self.shared, &file, end)?.map_or(view.size, |one| one.position),
+                false => 0,
+            };
+            tails.push(Tail { file, from, to: view.size });
+        }
+        Ok(tails)
+    }
+
+    /// Removes what was kept aside for long enough.
+    pub(crate) fn forget_old_tails(&self, now: Timestamp) {
+        let Some(mut writer) = self.writer.try_lock() else { return };
+        if !writer.keeps_tails || self.check_usable(&writer).is_err() {
+            return;
+        }
+        match kept_tail::forget_old(&self.path(), now) {
+            Ok(are_left) => writer.keeps_tails = are_left,
+            Err(error) => {
+                tracing::warn!(partition = %self.partition, %error, "could not remove what was kept aside")
+            }
+        }
     }
 
     fn restart_at(&self, writer: &mut Writer, end: Offset, start: Offset) -> Result<(), Fault> {
@@ -102,20 +155,23 @@ impl Log {
         writer.must_cut = false;
         writer.directory_dirty = true;
         writer.recovery_point = writer.recovery_point.min(end);
+        self.shared.note_truncation();
         self.shared.want_attention(&self.partition);
     }
 
     fn truncate_segments(&self, writer: &mut Writer, end: Offset) -> Result<(), Fault> {
-        let (keep, dropped, view) = {
+        let view = {
             let state = self.state.lock();
-            let keep = state.segment_index(end) + 1;
-            let view = state.segments[keep - 1].view(&state.path, keep == state.segments.len());
-            (keep, state.segments[keep..].to_vec(), view)
+            let index = state.segment_index(end);
+            state.segments[index].view(&state.path, index + 1 == state.segments.len())
         };
-        let cut = self.cut_segment(&view, end)?;
+        let cut = self.prepare_cut(&view, end)?;
+        self.drop_segments_after(writer, end)?;
+        let file = view.log(&self.shared)?;
+        file.set_len(cut.size).context("truncate", view.path(LOG))?;
+        view.forget(&self.shared);
         {
             let mut state = self.state.lock();
-            state.segments.truncate(keep);
             *state.active_mut() = cut;
             // The batches that are left may end before `end`, where one reached beyond it; the next append is at
             // `end` all the same.
@@ -125,7 +181,6 @@ impl Log {
             writer.epochs_dirty |= state.epochs.truncate_from_end(end);
             self.note_truncation(writer, &mut state, end);
         }
-        self.delete_segments(writer, &dropped);
         self.remove_snapshots_after(writer, end)?;
         let mut producers = self.replay_to(writer, end)?;
         let mut state = self.state.lock();
@@ -135,8 +190,36 @@ impl Log {
         Ok(())
     }
 
-    /// Cuts a segment at the first batch that reaches `end` or beyond; its indexes are made again up to there.
-    fn cut_segment(&self, view: &SegmentView, end: Offset) -> Result<Segment, Fault> {
+    /// Drops the segments that begin after `end`. The last one goes first, so that a crash on the way leaves a log that
+    /// ends earlier, and none with a hole.
+    fn drop_segments_after(&self, writer: &mut Writer, end: Offset) -> Result<(), Fault> {
+        loop {
+            let dropped = {
+                let mut state = self.state.lock();
+                let base = state.active().base;
+                if base <= end {
+                    break;
+                }
+                let dropped = state.segments.pop();
+                state.end = base;
+                state.start = state.start.min(base);
+                state.high_watermark = state.high_watermark.min(base);
+                writer.epochs_dirty |= state.epochs.truncate_from_end(base);
+                self.note_truncation(writer, &mut state, base);
+                dropped
+            };
+            self.delete_segments(writer, dropped.as_slice());
+        }
+        if writer.directory_dirty {
+            let path = self.path();
+            atomic_file::sync_directory(&path).context("sync", &*path)?;
+        }
+        Ok(())
+    }
+
+    /// The segment as it will be, cut at the first batch that reaches `end` or beyond. Its indexes are made again up to
+    /// there: that they are shorter than the log does no harm.
+    fn prepare_cut(&self, view: &SegmentView, end: Offset) -> Result<Segment, Fault> {
         let shared = &self.shared;
         let file = view.log(shared)?;
         let interval = u64::from(self.config().index_interval_bytes);
@@ -165,9 +248,6 @@ impl Log {
             atomic_file::replace_unsynced(&path, &bytes).context("write", path)?;
             segment.has_transaction_index = true;
         }
-        // The last step that can fail: indexes that are shorter than the log do no harm.
-        file.set_len(size).context("truncate", view.path(LOG))?;
-        view.forget(shared);
         segment.size = size;
         segment.offsets = Index { stored: Some(builder.offsets.len() as u32), tail: Vec::new() };
         segment.times = Index { stored: Some(builder.times.len() as u32), tail: Vec::new() };

@@ -87,7 +87,10 @@ impl LogManager {
         if is_due(&mut schedule.producers, now, intervals.producer_check_ms) {
             self.logs().iter().for_each(|log| log.expire_producers(now));
         }
-        if is_due(&mut schedule.recovery_points, now, intervals.recovery_point_checkpoint_ms) {
+        // Of a truncated log the checkpoint says that more is flushed than there is.
+        let truncated = self.shared.take_truncated();
+        let interval_ms = intervals.recovery_point_checkpoint_ms;
+        if is_due(&mut schedule.recovery_points, now, interval_ms) || truncated {
             self.checkpoint_recovery_points();
         }
         if is_due(&mut schedule.log_starts, now, intervals.log_start_checkpoint_ms) {
@@ -157,6 +160,7 @@ impl LogManager {
     /// Deletes segments that nobody needs any more. Compacted logs are the cleaner's.
     pub fn check_retention(&self, now: Timestamp) {
         for log in self.logs().into_iter().chain(self.future_logs()) {
+            log.forget_old_tails(now);
             if log.config().compact {
                 continue;
             }

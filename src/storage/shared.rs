@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{
-    counters::{Histogram, MetricName, Registry},
+    counters::{Histogram, Meter, MetricName, Registry},
     topic::TopicPartition,
 };
 use parking_lot::Mutex;
@@ -40,6 +40,9 @@ pub struct Shared {
     attention: Mutex<BTreeSet<TopicPartition>>,
     /// Milliseconds that syncs of segments took, once there is a registry to count into.
     pub(crate) flush_times: OnceLock<Arc<Histogram>>,
+    truncations: OnceLock<Arc<Meter>>,
+    /// Whether a log was truncated since the checkpoints were written.
+    truncated: AtomicBool,
 }
 
 impl Shared {
@@ -58,6 +61,8 @@ impl Shared {
             random: Mutex::new(seed),
             attention: Mutex::new(BTreeSet::new()),
             flush_times: OnceLock::new(),
+            truncations: OnceLock::new(),
+            truncated: AtomicBool::new(false),
         })
     }
 
@@ -66,6 +71,26 @@ impl Shared {
         let name = MetricName::new("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs");
         // The first registry is the broker's; a second one is nobody's.
         let _ = self.flush_times.set(registry.histogram(name));
+        // Kafka does not count them; each has cost a replica records.
+        let name = MetricName::new("kafka.log", "LogManager", "TruncationsPerSec");
+        let _ = self.truncations.set(registry.meter(name)); // As above.
+    }
+
+    /// A log was cut, or begun anew.
+    pub(crate) fn note_truncation(&self) {
+        self.truncated.store(true, Ordering::Release);
+    }
+
+    /// Counts a truncation.
+    pub(crate) fn count_truncation(&self) {
+        if let Some(truncations) = self.truncations.get() {
+            truncations.mark(1);
+        }
+    }
+
+    /// Whether a log was truncated since the last call.
+    pub(crate) fn take_truncated(&self) -> bool {
+        self.truncated.swap(false, Ordering::AcqRel)
     }
 
     /// Names for the files of a new segment: the log's, and the next two numbers for its indexes.
