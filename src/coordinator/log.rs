@@ -17,7 +17,7 @@ use record::{
     view::RecordView,
 };
 use replication::{
-    partition::{Partition, ProduceError},
+    partition::{self, Partition, ProduceError},
     replica_manager::Access,
 };
 use storage::error::LogError;
@@ -161,17 +161,19 @@ impl CoordinatorLog {
         let checked = validate::check(builder.finish(), &rules);
         let checked = checked.map_err(CoordinatorAppendError::Refused)?;
         let in_sync_min = Some(settings.in_sync_replicas_min);
-        let appended =
+        let (appended, _) =
             self.partition.append_as_coordinator(checked, in_sync_min, Some(self.epoch))?;
         Ok(appended.last_offset.plus(1))
     }
 
     /// Whether the records before `end` are committed.
     pub fn commit_of(&self, end: Offset) -> Commit {
-        if self.partition.is_committed(end) {
-            return Commit::Done;
+        match self.partition.commit_of(end, self.epoch) {
+            // Fewer replicas are in sync than the topic asks for, but all of them have the records: a load would find them.
+            partition::Commit::Done | partition::Commit::NotEnoughReplicas => Commit::Done,
+            partition::Commit::Waiting if self.is_current() => Commit::Waiting,
+            partition::Commit::Waiting | partition::Commit::Lost => Commit::Lost,
         }
-        if self.is_current() { Commit::Waiting } else { Commit::Lost }
     }
 
     /// Whether this broker still leads the partition in the epoch.

@@ -7,7 +7,7 @@ use common::{
     clock,
     counters::Registry,
     error_code::ErrorCode,
-    ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
+    ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use group_coordinator::{
@@ -15,7 +15,7 @@ use group_coordinator::{
     config::GroupConfig,
     event::{CommitRequest, Event, GroupMember, OffsetToCommit, ReplyTo},
 };
-use partition::leader::Leadership;
+use partition::leader::{FollowerFetch, Leadership};
 use record::{
     batch::TimestampType,
     compression::{BrokerCompression, Compression},
@@ -23,6 +23,7 @@ use record::{
 use replication::{
     partition::Partition,
     replica_manager::{LeaderAndIsr, ReplicaManager},
+    surroundings::Surroundings,
     topic_settings::TopicSettings,
 };
 use storage::{
@@ -67,7 +68,9 @@ impl Broker {
             now: clock::wall_clock(),
         };
         let logs = LogManager::open(options, &Default::default()).expect("logs that open");
-        Broker { _folder: folder, replicas: ReplicaManager::new(LOCAL, Arc::new(logs)) }
+        let surroundings = Arc::new(Surroundings::alone(LOCAL));
+        let replicas = ReplicaManager::new(surroundings, Arc::new(logs), None);
+        Broker { _folder: folder, replicas }
     }
 
     /// Leads the partition in an epoch, with these in-sync replicas.
@@ -81,6 +84,7 @@ impl Broker {
                 epoch: LeaderEpoch(epoch),
                 partition_epoch: PartitionEpoch(epoch),
                 replicas: brokers.clone(),
+                adding: Vec::new(),
                 isr: brokers,
             },
             is_new: epoch == 0,
@@ -194,7 +198,14 @@ async fn an_offset_counts_once_every_replica_has_it() {
     let keeper = tokio::spawn(shard.clone().keep(stop.clone()));
     let reply = shard.request(commit(5));
     assert_eq!(committed(&shard), -1, "nobody has it yet");
-    partition.follower_fetched(BrokerId(2), partition.log().end_offset());
+    let end = partition.log().end_offset();
+    partition.follower_fetched(&FollowerFetch {
+        id: BrokerId(2),
+        offset: end,
+        start: Offset(0),
+        broker_epoch: BrokerEpoch(-1),
+        leader_end: end,
+    });
     assert_eq!(reply.await, Ok(Reply::CommitOffsets(vec![ErrorCode::None])));
     assert_eq!(committed(&shard), 5);
     // The follower is away: the time is up.

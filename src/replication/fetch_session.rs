@@ -1,7 +1,10 @@
 //! Fetch sessions: a client names its partitions once, then only what changed. Source: KIP-227, `FetchSession.scala`.
+//!
+//! A session is told by its partitions which of them have changed, and looks at those alone, and at those that the client
+//! names: a fetch costs what changed, never what exists.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,6 +15,8 @@ use common::{
     topic::Uuid,
 };
 use parking_lot::Mutex;
+
+use crate::{partition::Partition, waiters::Changes};
 
 /// The session id of a fetch outside any session.
 pub const SESSION_ID_NONE: i32 = 0;
@@ -68,6 +73,8 @@ pub struct Answered {
     pub is_error: bool,
     /// Whether it says more: a diverging epoch, a preferred read replica.
     pub is_special: bool,
+    /// Whether the partition need not be looked at again before it changes: the asker has all that it may have.
+    pub is_settled: bool,
 }
 
 /// The session part of a request.
@@ -83,50 +90,121 @@ pub struct SessionRequest {
     pub from_follower: bool,
 }
 
-#[derive(Debug)]
-struct CachedPartition {
+/// Finds the partition of a key, or why there is none here.
+pub type Find<'a> = &'a dyn Fn(&PartitionKey) -> Result<Arc<Partition>, ErrorCode>;
+
+/// A partition that a fetch reads.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// How the request names it.
+    pub key: PartitionKey,
+    /// What is asked of it.
+    pub asked: FetchTarget,
+    /// The partition, or why there is none here.
+    pub partition: Result<Arc<Partition>, ErrorCode>,
+    /// Its number in the session; of a fetch outside any, its place in the request.
+    slot: u32,
+    /// Its place in the session's order.
     position: u64,
-    target: FetchTarget,
-    high_watermark: Offset,
-    log_start_offset: Offset,
 }
 
-/// The partitions of a session, the longest without data first.
+#[derive(Debug)]
+struct CachedPartition {
+    key: PartitionKey,
+    position: u64,
+    asked: FetchTarget,
+    high_watermark: Offset,
+    log_start_offset: Offset,
+    /// Who tells of changes. None where the partition was not here when it was last looked at.
+    watched: Option<Arc<Partition>>,
+}
+
+/// The partitions of a session, each at its slot.
 #[derive(Debug, Default)]
 struct Partitions {
-    by_key: HashMap<PartitionKey, CachedPartition>,
-    by_position: BTreeMap<u64, PartitionKey>,
+    by_key: HashMap<PartitionKey, u32>,
+    slots: Vec<Option<CachedPartition>>,
+    free: Vec<u32>,
     next_position: u64,
+    changes: Arc<Changes>,
 }
 
 impl Partitions {
-    fn put(&mut self, key: PartitionKey, target: FetchTarget) {
-        if let Some(cached) = self.by_key.get_mut(&key) {
-            cached.target = target;
-            return;
+    /// Adds a partition, or changes what is asked of it. It is to be looked at.
+    fn put(&mut self, key: PartitionKey, asked: FetchTarget) {
+        let known = self.by_key.get(&key).copied();
+        if let Some(slot) = known
+            && let Some(cached) = &mut self.slots[slot as usize]
+        {
+            cached.asked = asked;
+            return self.changes.mark(slot);
         }
         let position = self.next_position;
         self.next_position += 1;
-        self.by_position.insert(position, key.clone());
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("a request names fewer partitions")
+        });
+        self.changes.collect(self.slots.len());
+        self.by_key.insert(key.clone(), slot);
         let unknown = Offset::NONE;
-        let cached = CachedPartition {
+        self.slots[slot as usize] = Some(CachedPartition {
+            key,
             position,
-            target,
+            asked,
             high_watermark: unknown,
             log_start_offset: unknown,
-        };
-        self.by_key.insert(key, cached);
+            watched: None,
+        });
+        self.changes.mark(slot);
     }
 
     fn remove(&mut self, key: &PartitionKey) {
-        if let Some(cached) = self.by_key.remove(key) {
-            self.by_position.remove(&cached.position);
+        let Some(slot) = self.by_key.remove(key) else { return };
+        if let Some(cached) = self.slots[slot as usize].take()
+            && let Some(partition) = cached.watched
+        {
+            partition.remove_waiter(&self.changes, slot);
         }
+        self.free.push(slot);
+    }
+
+    /// Those that have changed since the last call, in the session's order; watched from now on.
+    fn changed(&mut self, find: Find<'_>) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for slot in self.changes.take() {
+            let Some(cached) = &mut self.slots[slot as usize] else { continue };
+            let partition = find(&cached.key);
+            let is_watched = match (&cached.watched, &partition) {
+                (Some(watched), Ok(found)) => Arc::ptr_eq(watched, found),
+                (None, Err(_)) => true,
+                _ => false,
+            };
+            if !is_watched {
+                if let Some(watched) = cached.watched.take() {
+                    watched.remove_waiter(&self.changes, slot);
+                }
+                if let Ok(found) = &partition {
+                    found.add_waiter(&self.changes, slot);
+                    cached.watched = Some(found.clone());
+                }
+            }
+            targets.push(Target {
+                key: cached.key.clone(),
+                asked: cached.asked,
+                partition,
+                slot,
+                position: cached.position,
+            });
+        }
+        targets.sort_by_key(|target| target.position);
+        targets
     }
 
     /// Notes an answer; says whether it must be sent. One with records goes to the end of the queue.
-    fn note(&mut self, key: &PartitionKey, answered: Answered) -> bool {
-        let Some(cached) = self.by_key.get_mut(key) else { return true };
+    fn note(&mut self, slot: u32, key: &PartitionKey, answered: Answered) -> bool {
+        let cached = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+        let Some(cached) = cached.filter(|cached| cached.key == *key) else { return true };
         let mut send = answered.has_records || answered.is_special || answered.is_error;
         if cached.high_watermark != answered.high_watermark {
             cached.high_watermark = answered.high_watermark;
@@ -141,17 +219,23 @@ impl Partitions {
             cached.high_watermark = Offset::NONE;
         }
         if answered.has_records {
-            self.by_position.remove(&cached.position);
             cached.position = self.next_position;
             self.next_position += 1;
-            self.by_position.insert(cached.position, key.clone());
+        }
+        if !answered.is_settled || answered.has_records || answered.is_error {
+            self.changes.mark(slot);
         }
         send
     }
+}
 
-    fn targets(&self) -> Vec<(PartitionKey, FetchTarget)> {
-        let in_order = self.by_position.values();
-        in_order.map(|key| (key.clone(), self.by_key[key].target)).collect()
+impl Drop for Partitions {
+    fn drop(&mut self) {
+        for (slot, cached) in (0..).zip(&self.slots) {
+            if let Some(partition) = cached.as_ref().and_then(|cached| cached.watched.as_ref()) {
+                partition.remove_waiter(&self.changes, slot);
+            }
+        }
     }
 }
 
@@ -176,7 +260,7 @@ pub struct SessionCache {
 #[derive(Debug)]
 pub struct FetchContext {
     kind: Kind,
-    targets: Vec<(PartitionKey, FetchTarget)>,
+    targets: Vec<Target>,
 }
 
 #[derive(Debug)]
@@ -188,6 +272,7 @@ enum Kind {
     Incremental {
         session_id: i32,
         next_epoch: i32,
+        changes: Arc<Changes>,
     },
 }
 
@@ -198,6 +283,29 @@ pub struct FetchAnswer {
     pub session_id: i32,
     /// For each target, in order: whether its answer is sent.
     pub send: Vec<bool>,
+}
+
+/// Waits for the partitions of a fetch to change. Registered while it lives.
+#[derive(Debug)]
+pub struct FetchWait {
+    changes: Arc<Changes>,
+    /// Those that were registered for this wait alone.
+    partitions: Vec<Arc<Partition>>,
+}
+
+impl FetchWait {
+    /// Ends at a change since the last call.
+    pub async fn changed(&self) {
+        self.changes.wait().await;
+    }
+}
+
+impl Drop for FetchWait {
+    fn drop(&mut self) {
+        for partition in &self.partitions {
+            partition.remove_waiter(&self.changes, 0);
+        }
+    }
 }
 
 impl SessionCache {
@@ -223,14 +331,17 @@ impl SessionCache {
         named: Vec<(PartitionKey, FetchTarget)>,
         forgotten: &[PartitionKey],
         now: Instant,
+        find: Find<'_>,
     ) -> Result<FetchContext, ErrorCode> {
         let mut sessions = self.sessions.lock();
         if request.epoch == EPOCH_INITIAL || request.epoch == EPOCH_FINAL {
             // A full fetch ends the session it names.
-            sessions.remove(&request.session_id);
+            let ended = sessions.remove(&request.session_id);
+            drop(sessions);
+            drop(ended);
             let ends = request.epoch == EPOCH_FINAL;
             let kind = if ends { Kind::Sessionless } else { Kind::Full(request) };
-            return Ok(FetchContext { kind, targets: named });
+            return Ok(FetchContext { kind, targets: outside_sessions(named, find) });
         }
         let id = request.session_id;
         let session = sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
@@ -240,20 +351,46 @@ impl SessionCache {
         if session.uses_topic_ids != request.uses_topic_ids {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
-        for (key, target) in &named {
-            session.partitions.put(key.clone(), *target);
+        for (key, asked) in &named {
+            session.partitions.put(key.clone(), *asked);
         }
         for key in forgotten {
             session.partitions.remove(key);
         }
         if session.partitions.by_key.is_empty() {
             sessions.remove(&id);
-            return Ok(FetchContext { kind: Kind::Sessionless, targets: named });
+            let targets = outside_sessions(named, find);
+            return Ok(FetchContext { kind: Kind::Sessionless, targets });
         }
         session.used = now;
         session.epoch = next_epoch(session.epoch);
-        let kind = Kind::Incremental { session_id: id, next_epoch: session.epoch };
-        Ok(FetchContext { kind, targets: session.partitions.targets() })
+        let changes = session.partitions.changes.clone();
+        let kind = Kind::Incremental { session_id: id, next_epoch: session.epoch, changes };
+        Ok(FetchContext { kind, targets: session.partitions.changed(find) })
+    }
+
+    /// Looks again at what a fetch is about: at partitions of its session that have changed since, and at where the
+    /// others are now.
+    pub fn look_again(&self, context: &mut FetchContext, find: Find<'_>) {
+        let Kind::Incremental { session_id, next_epoch, .. } = context.kind else {
+            for target in &mut context.targets {
+                target.partition = find(&target.key);
+            }
+            return;
+        };
+        let mut sessions = self.sessions.lock();
+        let session = sessions.get_mut(&session_id).filter(|one| one.epoch == next_epoch);
+        // Without it the fetch ends with an error.
+        let Some(session) = session else { return };
+        let changed = session.partitions.changed(find);
+        drop(sessions);
+        for target in changed {
+            match context.targets.iter_mut().find(|known| known.slot == target.slot) {
+                Some(known) => *known = target,
+                None => context.targets.push(target),
+            }
+        }
+        context.targets.sort_by_key(|target| target.position);
     }
 
     /// Ends a fetch: decides which answers to send, and makes the session that was asked for.
@@ -273,7 +410,7 @@ impl SessionCache {
                 let session_id = self.create(request, context, answered, now, random_id);
                 Ok(FetchAnswer { session_id, send: all })
             }
-            Kind::Incremental { session_id, next_epoch } => {
+            Kind::Incremental { session_id, next_epoch, .. } => {
                 let mut sessions = self.sessions.lock();
                 let Some(session) = sessions.get_mut(&session_id) else {
                     return Err(ErrorCode::FetchSessionIdNotFound);
@@ -281,9 +418,10 @@ impl SessionCache {
                 if session.epoch != next_epoch {
                     return Err(ErrorCode::InvalidFetchSessionEpoch);
                 }
-                let keys = context.targets.iter().map(|(key, _)| key);
-                let send = keys.zip(answered);
-                let send = send.map(|(key, answered)| session.partitions.note(key, *answered));
+                let send = context.targets.iter().zip(answered);
+                let send = send.map(|(target, answered)| {
+                    session.partitions.note(target.slot, &target.key, *answered)
+                });
                 Ok(FetchAnswer { session_id, send: send.collect() })
             }
         }
@@ -302,12 +440,15 @@ impl SessionCache {
         if !make_room(&mut sessions, self.slots_max, request.from_follower, size, now) {
             return SESSION_ID_NONE;
         }
+        // All are marked, so that the next fetch looks at each once and watches it from then on.
         let mut partitions = Partitions::default();
-        for (key, target) in &context.targets {
-            partitions.put(key.clone(), *target);
+        for target in &context.targets {
+            partitions.put(target.key.clone(), target.asked);
         }
-        for ((key, _), answered) in context.targets.iter().zip(answered) {
-            partitions.note(key, *answered);
+        for (target, answered) in context.targets.iter().zip(answered) {
+            if let Some(slot) = partitions.by_key.get(&target.key).copied() {
+                partitions.note(slot, &target.key, *answered);
+            }
         }
         let mut id = random_id();
         while id <= 0 || sessions.contains_key(&id) {
@@ -326,15 +467,51 @@ impl SessionCache {
     }
 }
 
+fn outside_sessions(named: Vec<(PartitionKey, FetchTarget)>, find: Find<'_>) -> Vec<Target> {
+    let numbered = (0..).zip(named);
+    numbered
+        .map(|(slot, (key, asked))| Target {
+            partition: find(&key),
+            key,
+            asked,
+            slot,
+            position: u64::from(slot),
+        })
+        .collect()
+}
+
 impl FetchContext {
     /// What to read, in the order to read it.
-    pub fn targets(&self) -> &[(PartitionKey, FetchTarget)] {
+    pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
     /// A fetch of a version before sessions.
-    pub fn sessionless(targets: Vec<(PartitionKey, FetchTarget)>) -> FetchContext {
-        FetchContext { kind: Kind::Sessionless, targets }
+    pub fn sessionless(named: Vec<(PartitionKey, FetchTarget)>, find: Find<'_>) -> FetchContext {
+        FetchContext { kind: Kind::Sessionless, targets: outside_sessions(named, find) }
+    }
+
+    /// Whether nothing is asked for, not even by the session.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty() && !matches!(self.kind, Kind::Incremental { .. })
+    }
+
+    /// Registers for changes: one after this is not missed, so look once more before waiting.
+    pub fn wait(&self) -> FetchWait {
+        match &self.kind {
+            Kind::Incremental { changes, .. } => {
+                FetchWait { changes: changes.clone(), partitions: Vec::new() }
+            }
+            Kind::Sessionless | Kind::Full(_) => {
+                let changes = Arc::new(Changes::default());
+                let found = self.targets.iter().filter_map(|target| target.partition.as_ref().ok());
+                let partitions: Vec<_> = found.cloned().collect();
+                for partition in &partitions {
+                    partition.add_waiter(&changes, 0);
+                }
+                FetchWait { changes, partitions }
+            }
+        }
     }
 }
 
@@ -377,7 +554,7 @@ fn make_room(
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, time::Duration};
+    use std::{cell::Cell, sync::Arc, time::Duration};
 
     use common::{
         clock,
@@ -389,6 +566,7 @@ mod tests {
         Answered, EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, PartitionKey, SESSION_ID_NONE,
         SessionCache, SessionRequest, TopicKey,
     };
+    use crate::partition::Partition;
 
     fn key(partition: i32) -> PartitionKey {
         PartitionKey { topic: TopicKey::Name("t".into()), partition }
@@ -411,11 +589,16 @@ mod tests {
             log_start_offset: Offset(0),
             is_error: false,
             is_special: false,
+            is_settled: true,
         }
     }
 
     fn request(session_id: i32, epoch: i32) -> SessionRequest {
         SessionRequest { session_id, epoch, uses_topic_ids: false, from_follower: false }
+    }
+
+    fn nowhere(_: &PartitionKey) -> Result<Arc<Partition>, ErrorCode> {
+        Err(ErrorCode::UnknownTopicOrPartition)
     }
 
     fn ids() -> impl Fn() -> i32 {
@@ -430,36 +613,42 @@ mod tests {
     fn a_session_sends_only_what_changed_and_rotates_what_had_data() {
         let (cache, now, ids) = (SessionCache::new(10), clock::now(), ids());
         let named = vec![(key(0), at(0)), (key(1), at(0))];
-        let context = cache.begin(request(0, EPOCH_INITIAL), named, &[], now).unwrap();
+        let context = cache.begin(request(0, EPOCH_INITIAL), named, &[], now, &nowhere).unwrap();
         let first = [answer(5, true), answer(0, false)];
         let sent = cache.finish(&context, &first, now, &ids).unwrap();
         assert_eq!((sent.session_id, sent.send), (1, vec![true, true]));
 
         let moved = vec![(key(0), at(5))];
-        let context = cache.begin(request(1, 1), moved, &[], now).unwrap();
-        let order: Vec<_> = context.targets().iter().map(|(key, _)| key.partition).collect();
+        let context = cache.begin(request(1, 1), moved, &[], now, &nowhere).unwrap();
+        let order: Vec<_> = context.targets().iter().map(|target| target.key.partition).collect();
         assert_eq!(order, [1, 0], "the one with data goes last");
-        assert_eq!(context.targets()[1].1.fetch_offset, Offset(5));
-        let sent = cache.finish(&context, &[answer(0, false), answer(5, false)], now, &ids);
+        assert_eq!(context.targets()[1].asked.fetch_offset, Offset(5));
+        let behind = Answered { is_settled: false, ..answer(0, false) };
+        let sent = cache.finish(&context, &[behind, answer(5, false)], now, &ids);
         assert_eq!(sent.unwrap().send, [false, false]);
 
-        let context = cache.begin(request(1, 2), vec![], &[], now).unwrap();
-        let sent = cache.finish(&context, &[answer(1, false), answer(5, false)], now, &ids);
-        assert_eq!(sent.unwrap().send, [true, false], "a moved watermark is sent");
+        let context = cache.begin(request(1, 2), vec![], &[], now, &nowhere).unwrap();
+        let sent = cache.finish(&context, &[answer(1, false)], now, &ids);
+        assert_eq!(sent.unwrap().send, [true], "a moved watermark is sent");
+
+        let context = cache.begin(request(1, 3), vec![], &[], now, &nowhere).unwrap();
+        assert!(context.targets().is_empty(), "nothing has changed: {:?}", context.targets());
+        assert!(!context.is_empty(), "but it may be waited for");
     }
 
     #[test]
     fn wrong_sessions_and_epochs_are_named() {
         let (cache, now, ids) = (SessionCache::new(10), clock::now(), ids());
-        let unknown = cache.begin(request(9, 1), vec![], &[], now).unwrap_err();
+        let unknown = cache.begin(request(9, 1), vec![], &[], now, &nowhere).unwrap_err();
         assert_eq!(unknown, ErrorCode::FetchSessionIdNotFound);
-        let context =
-            cache.begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now).unwrap();
+        let context = cache
+            .begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now, &nowhere)
+            .unwrap();
         cache.finish(&context, &[answer(0, false)], now, &ids).unwrap();
-        let stale = cache.begin(request(1, 7), vec![], &[], now).unwrap_err();
+        let stale = cache.begin(request(1, 7), vec![], &[], now, &nowhere).unwrap_err();
         assert_eq!(stale, ErrorCode::InvalidFetchSessionEpoch);
         let by_id = SessionRequest { uses_topic_ids: true, ..request(1, 1) };
-        let mixed = cache.begin(by_id, vec![], &[], now).unwrap_err();
+        let mixed = cache.begin(by_id, vec![], &[], now, &nowhere).unwrap_err();
         assert_eq!(mixed, ErrorCode::FetchSessionTopicIdError);
     }
 
@@ -467,10 +656,11 @@ mod tests {
     fn a_session_ends_when_asked_or_when_it_is_empty() {
         let (cache, now, ids) = (SessionCache::new(10), clock::now(), ids());
         for end in [request(1, EPOCH_FINAL), request(2, 1)] {
-            let context =
-                cache.begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now).unwrap();
+            let context = cache
+                .begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now, &nowhere)
+                .unwrap();
             cache.finish(&context, &[answer(0, false)], now, &ids).unwrap();
-            let context = cache.begin(end, vec![], &[key(0)], now).unwrap();
+            let context = cache.begin(end, vec![], &[key(0)], now, &nowhere).unwrap();
             let sent = cache.finish(&context, &[], now, &ids).unwrap();
             assert_eq!(sent.session_id, SESSION_ID_NONE);
             assert!(cache.is_empty());
@@ -480,14 +670,16 @@ mod tests {
     #[test]
     fn an_error_is_always_sent_and_so_is_the_answer_after_it() {
         let (cache, now, ids) = (SessionCache::new(10), clock::now(), ids());
-        let context =
-            cache.begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now).unwrap();
+        let context = cache
+            .begin(request(0, EPOCH_INITIAL), vec![(key(0), at(0))], &[], now, &nowhere)
+            .unwrap();
         let failed = Answered { is_error: true, ..answer(-1, false) };
         cache.finish(&context, &[failed], now, &ids).unwrap();
         for (epoch, answered, sent) in
             [(1, failed, true), (2, answer(3, false), true), (3, answer(3, false), false)]
         {
-            let context = cache.begin(request(1, epoch), vec![], &[], now).unwrap();
+            let named = vec![(key(0), at(0))];
+            let context = cache.begin(request(1, epoch), named, &[], now, &nowhere).unwrap();
             let answer = cache.finish(&context, &[answered], now, &ids).unwrap();
             assert_eq!(answer.send, [sent], "epoch {epoch}");
         }
@@ -498,7 +690,8 @@ mod tests {
         let (cache, now, ids) = (SessionCache::new(1), clock::now(), ids());
         let open = |now| {
             let named = vec![(key(0), at(0))];
-            let context = cache.begin(request(0, EPOCH_INITIAL), named, &[], now).unwrap();
+            let context =
+                cache.begin(request(0, EPOCH_INITIAL), named, &[], now, &nowhere).unwrap();
             cache.finish(&context, &[answer(0, false)], now, &ids).unwrap().session_id
         };
         assert_eq!(open(now), 1);

@@ -1,7 +1,13 @@
-//! The replica manager: partitions of this broker, acks and waiting fetches.
+//! The partitions of a broker: who leads, who waits, what followers copy, fetch sessions.
 
+mod copying;
 pub mod fetch_session;
+mod fetch_wire;
+mod fetcher;
+pub mod fetchers;
+pub mod leaders;
 pub mod partition;
 pub mod replica_manager;
+pub mod surroundings;
 pub mod topic_settings;
-mod waiters;
+pub mod waiters;

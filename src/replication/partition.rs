@@ -7,25 +7,36 @@ use common::{
     ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
     topic::{TopicPartition, Uuid},
 };
-use parking_lot::Mutex;
-use partition::leader::{Leader, Leadership, NotEnoughReplicas};
+use parking_lot::{Mutex, RwLock};
+use partition::leader::{
+    Answered, Circumstances, FollowerFetch, Leader, Leadership, NotEnoughReplicas, Proposal,
+    Verdict,
+};
 use record::validate::Checked;
 use storage::{
     error::AppendError, log::Log, log_append::Appended, verification::VerificationGuard,
 };
-use tokio::sync::Notify;
+use tracing::{info, warn};
 
-use crate::{replica_manager::Access, topic_settings::TopicSettings, waiters::Waiters};
+use crate::{
+    replica_manager::Access,
+    surroundings::Surroundings,
+    topic_settings::TopicSettings,
+    waiters::{Changes, Waiters},
+};
 
 /// A partition of this broker. The role's lock is held for a few lines, and never across an append.
 #[derive(Debug)]
 pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: Option<Uuid>,
-    local: BrokerId,
+    surroundings: Arc<Surroundings>,
     log: Arc<Log>,
     settings: Mutex<Arc<TopicSettings>>,
     role: Mutex<Role>,
+    /// Shared by those who write to the log in a role, from the look at the role to the end of the write; held alone by
+    /// who changes the role. Taken before the role's lock.
+    pub(crate) writing: RwLock<()>,
     waiters: Waiters,
 }
 
@@ -38,6 +49,32 @@ enum Role {
     Leader(Leader),
     /// Copies from the leader.
     Follower { leader: BrokerId, epoch: LeaderEpoch, partition_epoch: PartitionEpoch },
+}
+
+/// What has become of appended records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Every in-sync replica has them.
+    Done,
+    /// Not yet.
+    Waiting,
+    /// Every in-sync replica has them, but by now these are fewer than acks=all asks for.
+    NotEnoughReplicas,
+    /// The leadership ended first: nobody knows.
+    Lost,
+}
+
+/// What of led partitions is not as it should be, for the metrics of Kafka's ReplicaManager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Whether this broker leads it.
+    pub is_led: bool,
+    /// Fewer replicas are in sync than there shall be.
+    pub is_under_replicated: bool,
+    /// Fewer replicas are in sync than acks=all asks for.
+    pub is_under_min_isr: bool,
+    /// Just as many replicas are in sync as acks=all asks for.
+    pub is_at_min_isr: bool,
 }
 
 /// Why a partition cannot be used now.
@@ -72,17 +109,18 @@ impl Partition {
     pub(crate) fn new(
         topic_partition: TopicPartition,
         topic_id: Option<Uuid>,
-        local: BrokerId,
+        surroundings: Arc<Surroundings>,
         log: Arc<Log>,
         settings: Arc<TopicSettings>,
     ) -> Partition {
         Partition {
             topic_partition,
             topic_id,
-            local,
+            surroundings,
             log,
             settings: Mutex::new(settings),
             role: Mutex::new(Role::None),
+            writing: RwLock::new(()),
             waiters: Waiters::default(),
         }
     }
@@ -131,7 +169,7 @@ impl Partition {
     pub fn leader(&self) -> (BrokerId, LeaderEpoch) {
         match &*self.role.lock() {
             Role::None => (BrokerId::NONE, LeaderEpoch::NONE),
-            Role::Leader(leader) => (self.local, leader.epoch()),
+            Role::Leader(leader) => (self.surroundings.local, leader.epoch()),
             Role::Follower { leader, epoch, .. } => (*leader, *epoch),
         }
     }
@@ -191,22 +229,18 @@ impl Partition {
         Ok(self.log.start_verification(producer, first_sequence, clock::wall_clock()))
     }
 
-    /// Appends a producer's batches. `in_sync_min` is given where acks=all: fewer in-sync replicas refuse. `guard` is of
-    /// the verification that has begun for them.
+    /// Appends a producer's batches; with the epoch that they were appended in. `in_sync_min` is given where acks=all: fewer
+    /// in-sync replicas refuse. `guard` is of the verification that has begun for them.
     pub fn append_as_leader(
         &self,
         records: Checked,
         in_sync_min: Option<usize>,
         guard: Option<VerificationGuard>,
-    ) -> Result<Appended, ProduceError> {
-        let epoch = self.epoch_to_append(in_sync_min)?;
-        let appended = match guard {
-            Some(guard) => self.log.append_verified(records, epoch, guard),
-            None => self.log.append_as_leader(records, epoch),
-        }?;
-        self.move_high_watermark();
-        self.waiters.wake();
-        Ok(appended)
+    ) -> Result<(Appended, LeaderEpoch), ProduceError> {
+        self.append(in_sync_min, None, |log, epoch| match guard {
+            Some(guard) => log.append_verified(records, epoch, guard),
+            None => log.append_as_leader(records, epoch),
+        })
     }
 
     /// Appends a batch of a coordinator, or a transaction marker. `elected` is the epoch that a coordinator took office
@@ -216,15 +250,33 @@ impl Partition {
         records: Checked,
         in_sync_min: Option<usize>,
         elected: Option<LeaderEpoch>,
-    ) -> Result<Appended, ProduceError> {
-        let epoch = self.epoch_to_append(in_sync_min)?;
-        if elected.is_some_and(|elected| elected != epoch) {
-            return Err(AccessError::NotLeader.into());
+    ) -> Result<(Appended, LeaderEpoch), ProduceError> {
+        let append = |log: &Log, epoch| log.append_as_coordinator(records, epoch);
+        self.append(in_sync_min, elected, append)
+    }
+
+    fn append(
+        &self,
+        in_sync_min: Option<usize>,
+        elected: Option<LeaderEpoch>,
+        append: impl FnOnce(&Log, LeaderEpoch) -> Result<Appended, AppendError>,
+    ) -> Result<(Appended, LeaderEpoch), ProduceError> {
+        let (appended, epoch) = {
+            let _writing = self.writing.read();
+            let epoch = self.epoch_to_append(in_sync_min)?;
+            if elected.is_some_and(|elected| elected != epoch) {
+                return Err(AccessError::NotLeader.into());
+            }
+            (append(&self.log, epoch)?, epoch)
+        };
+        if let Role::Leader(leader) = &mut *self.role.lock() {
+            if !leader.followers().is_empty() {
+                leader.appended(appended.first_offset, clock::now());
+            }
+            self.move_high_watermark(leader);
         }
-        let appended = self.log.append_as_coordinator(records, epoch)?;
-        self.move_high_watermark();
         self.waiters.wake();
-        Ok(appended)
+        Ok((appended, epoch))
     }
 
     /// The epoch to append with, where this broker leads and enough replicas are in sync.
@@ -237,34 +289,178 @@ impl Partition {
         Ok(leader.epoch())
     }
 
-    /// Whether every in-sync replica has the records before `end`.
-    pub fn is_committed(&self, end: Offset) -> bool {
-        self.log.high_watermark() >= end
+    /// What has become of the records before `end` that were appended in `epoch`, for who asked for acks=all.
+    pub fn commit_of(&self, end: Offset, epoch: LeaderEpoch) -> Commit {
+        let role = self.role.lock();
+        let Role::Leader(leader) = &*role else { return Commit::Lost };
+        if epoch < leader.led_since() {
+            return Commit::Lost;
+        }
+        if self.log.high_watermark() < end {
+            return Commit::Waiting;
+        }
+        let required = self.settings.lock().in_sync_replicas_min;
+        match leader.check_still_in_sync(required) {
+            Ok(()) => Commit::Done,
+            Err(_) => Commit::NotEnoughReplicas,
+        }
     }
 
     /// Whether another broker's replica is of the assignment.
     pub fn has_replica(&self, id: BrokerId) -> bool {
         match &*self.role.lock() {
-            Role::Leader(leader) => id != self.local && leader.replicas().contains(&id),
+            Role::Leader(leader) => {
+                id != self.surroundings.local && leader.replicas().contains(&id)
+            }
             Role::None | Role::Follower { .. } => false,
         }
     }
 
-    /// Notes how far a follower has fetched, which may move the high watermark.
-    pub fn follower_fetched(&self, id: BrokerId, end: Offset) {
+    /// Notes a follower's fetch, which may move the high watermark, or bring the follower into the in-sync set. Whether
+    /// it is in the set now.
+    pub fn follower_fetched(self: &Arc<Self>, fetch: &FollowerFetch) -> bool {
+        let (mut has_moved, mut proposal, mut is_in_sync) = (false, None, false);
         if let Role::Leader(leader) = &mut *self.role.lock() {
-            leader.follower_fetched(id, end);
+            let start_before = self.low_watermark_of(leader);
+            let end_moved = leader.follower_fetched(fetch, clock::now());
+            is_in_sync = leader.isr().contains(&fetch.id);
+            if !is_in_sync {
+                proposal = self.with_circumstances(|now| leader.propose_expansion(fetch.id, now));
+            }
+            has_moved = end_moved && self.move_high_watermark(leader);
+            has_moved |= start_before != self.low_watermark_of(leader);
         }
-        if self.move_high_watermark() {
+        if has_moved {
             self.waiters.wake();
+        }
+        self.submit(proposal);
+        is_in_sync
+    }
+
+    /// Looks whether replicas have fallen out of the in-sync set, or may come into it. To be called from time to time.
+    pub fn check_in_sync_set(self: &Arc<Self>) {
+        let proposal = match &mut *self.role.lock() {
+            Role::Leader(leader) if !leader.followers().is_empty() => {
+                self.with_circumstances(|now| leader.propose(now))
+            }
+            _ => None,
+        };
+        self.submit(proposal);
+    }
+
+    fn submit(self: &Arc<Self>, proposal: Option<Proposal>) {
+        let Some(proposal) = proposal else { return };
+        info!(
+            target: "kafka.cluster.Partition",
+            partition = %self.topic_partition,
+            isr = ?proposal.isr.iter().map(|id| id.0).collect::<Vec<_>>(),
+            "asks the controller for another in-sync set"
+        );
+        self.surroundings.proposals.put(self, proposal);
+    }
+
+    /// Takes the controller's answer to a proposal.
+    pub fn proposal_answered(self: &Arc<Self>, proposal: &Proposal, verdict: Verdict) {
+        let mut next = None;
+        let mut has_moved = false;
+        let metrics = &self.surroundings.metrics;
+        if let Role::Leader(leader) = &mut *self.role.lock() {
+            let refusal = match &verdict {
+                Verdict::Refused(error) => Some(*error),
+                Verdict::Committed { .. } => None,
+            };
+            match leader.answered(proposal, verdict) {
+                Answered::Ignored => {}
+                Answered::Committed { before, now } => {
+                    if now > before {
+                        metrics.isr_expands.mark(1);
+                    } else if now < before {
+                        metrics.isr_shrinks.mark(1);
+                    }
+                    info!(
+                        target: "kafka.cluster.Partition",
+                        partition = %self.topic_partition,
+                        isr = ?leader.isr().iter().map(|id| id.0).collect::<Vec<_>>(),
+                        partition_epoch = leader.partition_epoch().0,
+                        "the in-sync set has changed"
+                    );
+                    // Whoever waits with acks=all looks at the size of the set as well.
+                    has_moved = true;
+                    self.move_high_watermark(leader);
+                    next = self.with_circumstances(|now| leader.propose(now));
+                }
+                Answered::Retry => {
+                    metrics.failed_isr_updates.mark(1);
+                    next = Some(proposal.clone());
+                }
+                Answered::GivenUp | Answered::Stuck => {
+                    metrics.failed_isr_updates.mark(1);
+                    warn!(target: "kafka.cluster.Partition", partition = %self.topic_partition, ?refusal, "the controller refused another in-sync set");
+                }
+            }
+        }
+        if has_moved {
+            self.waiters.wake();
+        }
+        if let Some(next) = next {
+            self.surroundings.proposals.put(self, next);
         }
     }
 
-    fn move_high_watermark(&self) -> bool {
-        let role = self.role.lock();
-        let Role::Leader(leader) = &*role else { return false };
+    /// Below it no live replica has records. `None` where this broker does not lead.
+    pub fn low_watermark(&self) -> Option<Offset> {
+        match &*self.role.lock() {
+            Role::Leader(leader) => Some(self.low_watermark_of(leader)),
+            Role::None | Role::Follower { .. } => None,
+        }
+    }
+
+    fn low_watermark_of(&self, leader: &Leader) -> Offset {
+        let is_alive = |id| self.surroundings.is_alive(id);
+        leader.low_watermark(self.log.start_offset(), &is_alive)
+    }
+
+    /// Looks at the leadership, where this broker leads.
+    pub fn as_leader<T>(&self, look: impl FnOnce(&Leader) -> T) -> Option<T> {
+        match &*self.role.lock() {
+            Role::Leader(leader) => Some(look(leader)),
+            Role::None | Role::Follower { .. } => None,
+        }
+    }
+
+    /// How the in-sync set stands, where this broker leads.
+    pub fn health(&self) -> Health {
+        let required = self.settings.lock().in_sync_replicas_min;
+        self.as_leader(|leader| {
+            let required = required.min(leader.replicas().len());
+            Health {
+                is_led: true,
+                is_under_replicated: leader.is_under_replicated(),
+                is_under_min_isr: leader.isr().len() < required,
+                is_at_min_isr: leader.isr().len() == required,
+            }
+        })
+        .unwrap_or_default()
+    }
+
+    fn with_circumstances<T>(&self, decide: impl FnOnce(&Circumstances<'_>) -> T) -> T {
+        decide(&Circumstances {
+            now: clock::now(),
+            lag_time_max: self.surroundings.lag_time_max,
+            in_sync_min: self.settings.lock().in_sync_replicas_min,
+            local_end: self.log.end_offset(),
+            high_watermark: self.log.high_watermark(),
+            is_alive: &|id| self.surroundings.is_alive(id),
+        })
+    }
+
+    fn move_high_watermark(&self, leader: &Leader) -> bool {
         let current = self.log.high_watermark();
-        let reached = leader.high_watermark(self.log.end_offset(), current);
+        // Without followers there is nothing to weigh.
+        let reached = match leader.followers() {
+            [] => self.log.end_offset(),
+            _ => self.with_circumstances(|now| leader.high_watermark(now)),
+        };
         if reached > current {
             self.log.set_high_watermark(reached);
         }
@@ -272,47 +468,80 @@ impl Partition {
     }
 
     /// Becomes, or stays, the leader. The caller has checked the epochs.
-    pub(crate) fn lead(&self, leadership: Leadership) {
+    pub(crate) fn lead(self: &Arc<Self>, leadership: Leadership) {
         {
+            let _writing = self.writing.write();
             let mut role = self.role.lock();
+            let now = clock::now();
+            let end = self.log.end_offset();
             match &mut *role {
                 Role::Leader(leader) if leader.epoch() == leadership.epoch => {
-                    leader.update(leadership);
+                    leader.update(leadership, now);
                 }
-                _ => {
-                    let end = self.log.end_offset();
+                Role::Leader(leader) => {
                     self.log.assign_leader_epoch(leadership.epoch);
-                    *role = Role::Leader(Leader::new(self.local, leadership, end));
+                    leader.begin_epoch(leadership, end, now);
+                }
+                Role::None | Role::Follower { .. } => {
+                    self.log.assign_leader_epoch(leadership.epoch);
+                    let local = self.surroundings.local;
+                    *role = Role::Leader(Leader::new(local, leadership, end, now));
                 }
             }
+            if let Role::Leader(leader) = &*role {
+                self.move_high_watermark(leader);
+            }
         }
-        self.move_high_watermark();
         self.waiters.wake();
     }
 
-    /// Becomes a follower.
+    /// Becomes, or stays, a follower. The caller has checked the epochs.
     pub(crate) fn follow(
         &self,
         leader: BrokerId,
         epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
     ) {
-        *self.role.lock() = Role::Follower { leader, epoch, partition_epoch };
+        {
+            let _writing = self.writing.write();
+            *self.role.lock() = Role::Follower { leader, epoch, partition_epoch };
+        }
         self.waiters.wake();
     }
 
     /// Is no longer told of: whoever waits finds out.
     pub(crate) fn retire(&self) {
-        *self.role.lock() = Role::None;
+        {
+            let _writing = self.writing.write();
+            *self.role.lock() = Role::None;
+        }
         self.waiters.wake();
     }
 
-    pub(crate) fn add_waiter(&self, waiter: &Arc<Notify>) {
-        self.waiters.add(waiter);
+    /// The leader that is followed, and its epoch.
+    pub(crate) fn followed(&self) -> Option<(BrokerId, LeaderEpoch)> {
+        match &*self.role.lock() {
+            Role::Follower { leader, epoch, .. } => Some((*leader, *epoch)),
+            Role::None | Role::Leader(_) => None,
+        }
     }
 
-    pub(crate) fn remove_waiter(&self, waiter: &Arc<Notify>) {
-        self.waiters.remove(waiter);
+    /// What all partitions of this broker share.
+    pub fn surroundings(&self) -> &Arc<Surroundings> {
+        &self.surroundings
+    }
+
+    /// Wakes whoever waits for a change.
+    pub fn wake(&self) {
+        self.waiters.wake();
+    }
+
+    pub(crate) fn add_waiter(&self, waiter: &Arc<Changes>, slot: u32) {
+        self.waiters.add(waiter, slot);
+    }
+
+    pub(crate) fn remove_waiter(&self, waiter: &Arc<Changes>, slot: u32) {
+        self.waiters.remove(waiter, slot);
     }
 }
 
@@ -320,29 +549,29 @@ impl Partition {
 #[derive(Debug)]
 pub struct ChangeWaiter {
     partitions: Vec<Arc<Partition>>,
-    notify: Arc<Notify>,
+    changes: Arc<Changes>,
 }
 
 impl ChangeWaiter {
     /// Registers with the partitions: a change after this is not missed, so look once more before waiting.
     pub fn new(partitions: Vec<Arc<Partition>>) -> ChangeWaiter {
-        let notify = Arc::new(Notify::new());
+        let changes = Arc::new(Changes::default());
         for partition in &partitions {
-            partition.add_waiter(&notify);
+            partition.add_waiter(&changes, 0);
         }
-        ChangeWaiter { partitions, notify }
+        ChangeWaiter { partitions, changes }
     }
 
     /// Ends at a change since the last call.
     pub async fn changed(&self) {
-        self.notify.notified().await;
+        self.changes.wait().await;
     }
 }
 
 impl Drop for ChangeWaiter {
     fn drop(&mut self) {
         for partition in &self.partitions {
-            partition.remove_waiter(&self.notify);
+            partition.remove_waiter(&self.changes, 0);
         }
     }
 }

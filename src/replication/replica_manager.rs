@@ -16,7 +16,10 @@ use partition::leader::Leadership;
 use storage::log_manager::{LogManager, NewLog};
 use tracing::{info, warn};
 
-use crate::{partition::Partition, topic_settings::TopicSettings};
+use crate::{
+    fetchers::Fetchers, partition::Partition, surroundings::Surroundings,
+    topic_settings::TopicSettings,
+};
 
 /// Who may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +32,26 @@ pub enum Access {
 
 /// The partitions that this broker hosts. Shared; the lock is held for one look-up or one change.
 pub struct ReplicaManager {
-    local: BrokerId,
+    surroundings: Arc<Surroundings>,
     logs: Arc<LogManager>,
     topics: RwLock<HashMap<Arc<str>, HostedTopic>>,
+    /// None where this broker follows nobody: a test.
+    fetchers: Option<Fetchers>,
+}
+
+/// How the partitions of a broker stand, for the metrics of Kafka's ReplicaManager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Partitions here.
+    pub partitions: usize,
+    /// Those led here.
+    pub leaders: usize,
+    /// Led ones with fewer in-sync replicas than there shall be.
+    pub under_replicated: usize,
+    /// Led ones with fewer in-sync replicas than acks=all asks for.
+    pub under_min_isr: usize,
+    /// Led ones with just as many.
+    pub at_min_isr: usize,
 }
 
 /// The partitions of one topic, by number.
@@ -54,8 +74,17 @@ pub struct LeaderAndIsr {
 
 impl ReplicaManager {
     /// A manager without partitions: the controller names them.
-    pub fn new(local: BrokerId, logs: Arc<LogManager>) -> ReplicaManager {
-        ReplicaManager { local, logs, topics: RwLock::new(HashMap::new()) }
+    pub fn new(
+        surroundings: Arc<Surroundings>,
+        logs: Arc<LogManager>,
+        fetchers: Option<Fetchers>,
+    ) -> ReplicaManager {
+        ReplicaManager { surroundings, logs, topics: RwLock::new(HashMap::new()), fetchers }
+    }
+
+    /// What the partitions share.
+    pub fn surroundings(&self) -> &Arc<Surroundings> {
+        &self.surroundings
     }
 
     /// A partition, where this broker hosts it.
@@ -68,11 +97,25 @@ impl ReplicaManager {
         self.topics.read().values().flat_map(|topic| topic.values().cloned()).collect()
     }
 
-    /// How many partitions there are, and how many of them are led here.
-    pub fn counts(&self) -> (usize, usize) {
-        let topics = self.topics.read();
-        let all = || topics.values().flat_map(BTreeMap::values);
-        (all().count(), all().filter(|partition| partition.is_leader()).count())
+    /// How the partitions stand.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for partition in self.topics.read().values().flat_map(BTreeMap::values) {
+            let health = partition.health();
+            counts.partitions += 1;
+            counts.leaders += usize::from(health.is_led);
+            counts.under_replicated += usize::from(health.is_under_replicated);
+            counts.under_min_isr += usize::from(health.is_under_min_isr);
+            counts.at_min_isr += usize::from(health.is_at_min_isr);
+        }
+        counts
+    }
+
+    /// Looks whether replicas have fallen out of in-sync sets, or may come into them.
+    pub fn check_in_sync_sets(&self) {
+        for partition in self.all() {
+            partition.check_in_sync_set();
+        }
     }
 
     /// Takes the controller's word on a partition: makes its log where it is missing, leads or follows.
@@ -82,7 +125,7 @@ impl ReplicaManager {
         word: LeaderAndIsr,
         settings: &dyn Fn(&str) -> Arc<TopicSettings>,
     ) -> Result<(), ErrorCode> {
-        if !word.leadership.replicas.contains(&self.local) {
+        if !word.leadership.replicas.contains(&self.surroundings.local) {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
         let name = &word.topic_partition;
@@ -106,14 +149,40 @@ impl ReplicaManager {
                 return Err(ErrorCode::StaleControllerEpoch);
             }
         }
-        if word.leader == self.local {
+        if word.leader == self.surroundings.local {
             info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, "became leader");
+            self.leave_leader(&partition);
             partition.lead(word.leadership);
         } else {
             info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, leader = word.leader.0, "became follower");
-            partition.follow(word.leader, word.leadership.epoch, word.leadership.partition_epoch);
+            self.follow(&partition, &word);
         }
         Ok(())
+    }
+
+    /// Copies the partition from its leader. Where the epoch is the same, that goes on.
+    fn follow(&self, partition: &Arc<Partition>, word: &LeaderAndIsr) {
+        let (epoch, leader) = (word.leadership.epoch, word.leader);
+        let followed = partition.followed();
+        if followed != Some((leader, epoch)) {
+            self.leave_leader(partition);
+        }
+        partition.follow(leader, epoch, word.leadership.partition_epoch);
+        if followed != Some((leader, epoch))
+            && leader != BrokerId::NONE
+            && let Some(fetchers) = &self.fetchers
+        {
+            fetchers.follow(partition, leader, epoch);
+        }
+    }
+
+    /// The fetcher may still be at work; what it brings for an epoch that is over is not taken.
+    fn leave_leader(&self, partition: &Partition) {
+        if let Some((leader, _)) = partition.followed()
+            && let Some(fetchers) = &self.fetchers
+        {
+            fetchers.leave(partition.topic_partition(), leader);
+        }
     }
 
     fn host(
@@ -135,7 +204,8 @@ impl ReplicaManager {
             ErrorCode::KafkaStorageError
         })?;
         let topic_id = log.topic_id().or(word.topic_id);
-        let partition = Partition::new(name.clone(), topic_id, self.local, log, settings);
+        let partition =
+            Partition::new(name.clone(), topic_id, self.surroundings.clone(), log, settings);
         let partition = Arc::new(partition);
         let mut topics = self.topics.write();
         let partitions = topics.entry(name.topic.clone()).or_default();
@@ -165,6 +235,7 @@ impl ReplicaManager {
             removed
         };
         if let Some(partition) = removed {
+            self.leave_leader(&partition);
             partition.retire();
         }
         if delete {

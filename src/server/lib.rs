@@ -1,5 +1,6 @@
 //! The broker: one handler per API, controller loop, start and stop.
 
+mod alter_partition;
 mod broker;
 mod control_wire;
 mod controlled_shutdown;
@@ -8,6 +9,7 @@ pub mod dynamic_config;
 mod errors;
 mod groups;
 mod handlers;
+mod leader_ways;
 mod listeners;
 pub mod logging;
 mod marker_channels;

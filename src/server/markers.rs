@@ -6,14 +6,14 @@ use std::{sync::Arc, time::Duration};
 use common::{
     clock,
     error_code::ErrorCode,
-    ids::{Offset, ProducerEpoch, ProducerId},
+    ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use record::{
     control::{EndTransactionMarker, TransactionResult, marker_batch},
     validate::{self, Origin, Rules},
 };
-use replication::partition::{ChangeWaiter, Partition};
+use replication::partition::{ChangeWaiter, Commit, Partition};
 
 use crate::{broker::Broker, errors};
 
@@ -30,6 +30,7 @@ pub(crate) struct Marker {
 struct Written {
     partition: Arc<Partition>,
     end: Offset,
+    epoch: LeaderEpoch,
 }
 
 /// Writes a marker into partitions, each named once; gives a code for each, once all in-sync replicas have it or the time
@@ -91,35 +92,41 @@ fn append(
         checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()).code)?;
     let in_sync_min = Some(settings.in_sync_replicas_min);
     let appended = partition.append_as_coordinator(checked, in_sync_min, None);
-    let appended = appended.map_err(|error| errors::of_produce(&error).code)?;
-    Ok(Written { end: appended.last_offset.plus(1), partition })
+    let (appended, epoch) = appended.map_err(|error| errors::of_produce(&error).code)?;
+    Ok(Written { end: appended.last_offset.plus(1), epoch, partition })
 }
 
 async fn wait_for_replicas(results: &mut [Result<Written, ErrorCode>], timeout: Duration) {
-    let is_committed = |written: &Written| written.partition.is_committed(written.end);
-    let is_decided =
-        |result: &Result<Written, ErrorCode>| result.as_ref().map_or(true, is_committed);
-    if results.iter().all(is_decided) {
+    if all_decided(results) {
         return;
     }
     let written = results.iter().filter_map(|result| result.as_ref().ok());
     let waiter = ChangeWaiter::new(written.map(|written| written.partition.clone()).collect());
     let deadline = clock::now() + timeout;
-    loop {
-        for result in results.iter_mut() {
-            let Ok(written) = result else { continue };
-            if !is_committed(written) && !written.partition.is_leader() {
-                *result = Err(ErrorCode::NotLeaderOrFollower);
-            }
-        }
-        if results.iter().all(is_decided) {
-            return;
-        }
+    while !all_decided(results) {
         if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
-            for result in results.iter_mut().filter(|result| !is_decided(result)) {
-                *result = Err(ErrorCode::RequestTimedOut);
+            for result in results.iter_mut() {
+                if !decide(result) {
+                    *result = Err(ErrorCode::RequestTimedOut);
+                }
             }
             return;
         }
     }
+}
+
+/// Whether it is known what became of a marker; one that has failed meanwhile becomes its error.
+fn decide(result: &mut Result<Written, ErrorCode>) -> bool {
+    let Ok(written) = result else { return true };
+    *result = Err(match written.partition.commit_of(written.end, written.epoch) {
+        Commit::Done => return true,
+        Commit::Waiting => return false,
+        Commit::NotEnoughReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
+        Commit::Lost => ErrorCode::NotLeaderOrFollower,
+    });
+    true
+}
+
+fn all_decided(results: &mut [Result<Written, ErrorCode>]) -> bool {
+    results.iter_mut().fold(true, |all, result| decide(result) && all)
 }

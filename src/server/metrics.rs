@@ -27,6 +27,12 @@ pub(crate) struct BrokerMetrics {
     pub partitions: Arc<Gauge>,
     /// Partitions led by this broker.
     pub leaders: Arc<Gauge>,
+    /// Partitions led here with fewer in-sync replicas than there shall be.
+    pub under_replicated: Arc<Gauge>,
+    /// Partitions led here with fewer in-sync replicas than acks=all asks for.
+    pub under_min_isr: Arc<Gauge>,
+    /// Partitions led here with just as many in-sync replicas as acks=all asks for.
+    pub at_min_isr: Arc<Gauge>,
     /// Log directories that failed.
     pub offline_log_directories: Arc<Gauge>,
     /// Requests of each API, in the order of `api::ALL`.
@@ -55,6 +61,9 @@ impl BrokerMetrics {
             failed_fetch_requests: topics("FailedFetchRequestsPerSec"),
             partitions: replicas("PartitionCount"),
             leaders: replicas("LeaderCount"),
+            under_replicated: replicas("UnderReplicatedPartitions"),
+            under_min_isr: replicas("UnderMinIsrPartitionCount"),
+            at_min_isr: replicas("AtMinIsrPartitionCount"),
             offline_log_directories: registry.gauge(MetricName::new(
                 "kafka.log",
                 "LogManager",

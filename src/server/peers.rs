@@ -30,6 +30,10 @@ pub(crate) enum Purpose {
     Markers,
     /// Questions to transaction coordinators.
     Verification,
+    /// Changes of in-sync sets.
+    AlterPartition,
+    /// The fetches of one fetcher, which wait for records.
+    Fetcher(usize),
 }
 
 /// Why another broker was not reached.

@@ -120,6 +120,7 @@ impl ReplicaRequests {
                         epoch: leadership.leader_epoch,
                         partition_epoch: leadership.partition_epoch,
                         replicas: partition.assignment.replicas,
+                        adding: partition.assignment.adding,
                         isr: leadership.isr,
                     },
                     is_new: partition.is_new,

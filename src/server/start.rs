@@ -18,7 +18,12 @@ use common::{
 use metadata::{broker::Endpoint, cache::MetadataCache};
 use network::server::{BindError, SocketServer};
 use parking_lot::Mutex;
-use replication::{fetch_session::SessionCache, replica_manager::ReplicaManager};
+use replication::{
+    fetch_session::SessionCache,
+    fetchers::{FetcherConfig, Fetchers},
+    replica_manager::ReplicaManager,
+    surroundings::Surroundings,
+};
 use storage::{
     cleaner::{Cleaner, CleanerOptions},
     log_manager::{Intervals, LogManager, LogManagerOptions, StartError as LogsError},
@@ -44,9 +49,11 @@ use zk::{
 };
 
 use crate::{
+    alter_partition,
     broker::{Broker, Requests},
     controlled_shutdown, controller, dynamic_config,
     groups::BrokerGroups,
+    leader_ways::PeerLeaders,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
     peers::Peers,
@@ -241,8 +248,27 @@ async fn start(
 
     let stop = CancellationToken::new();
     let metadata = Arc::new(MetadataCache::new());
-    let replicas = Arc::new(ReplicaManager::new(id, logs.clone()));
     let broker_epoch = Arc::new(AtomicI64::new(-1));
+    let peers = Peers::new(id, &config, metadata.clone());
+    let surroundings = Arc::new(Surroundings::new(
+        id,
+        metadata.clone(),
+        milliseconds(config.replica_lag_time_max_ms),
+        registry,
+    ));
+    let leaders = PeerLeaders {
+        peers: peers.clone(),
+        timeout: milliseconds(i64::from(config.replica_socket_timeout_ms)),
+    };
+    let fetchers = Fetchers::new(
+        fetcher_config(id, &config),
+        Arc::new(leaders),
+        broker_epoch.clone(),
+        registry,
+        stop.clone(),
+    );
+    let replicas =
+        Arc::new(ReplicaManager::new(surroundings.clone(), logs.clone(), Some(fetchers)));
     let (to_broker, from_controller) = mpsc::channel(CONTROLLER_REQUESTS_MAX);
     let (registered, registration) = latest::channel(None);
     // States of the session alone: no path is below this one.
@@ -263,7 +289,6 @@ async fn start(
 
     let groups =
         Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
-    let peers = Peers::new(id, &config, metadata.clone());
     let (transactions, effects) =
         BrokerTransactions::new(id, config.clone(), metadata.clone(), peers.clone(), stop.clone());
     let transactions = Arc::new(transactions);
@@ -291,8 +316,18 @@ async fn start(
         stop: stop.clone(),
     });
     let apply = apply_configs(topic_configs.clone(), replicas.clone());
+    let sender = alter_partition::Sender {
+        surroundings,
+        metadata: metadata.clone(),
+        controller: controller.clone(),
+        peers: peers.clone(),
+        broker_epoch: broker_epoch.clone(),
+    };
+    let lag_time_max = milliseconds(config.replica_lag_time_max_ms);
     let mut tasks = vec![
         controller_task,
+        tokio::spawn(sender.run(stop.clone())),
+        tokio::spawn(keep_in_sync_sets(replicas.clone(), lag_time_max / 2, stop.clone())),
         tokio::spawn(registrar.keep(changes, stop.clone())),
         tokio::spawn(requests.serve(from_controller, stop.clone())),
         tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
@@ -334,6 +369,34 @@ async fn start(
     network.start(Arc::new(Requests(broker.clone())))?;
     info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");
     Ok(Running { broker, network, stop, tasks, background, cleaner })
+}
+
+fn milliseconds(value: i64) -> Duration {
+    Duration::from_millis(u64::try_from(value).unwrap_or(0))
+}
+
+fn fetcher_config(id: BrokerId, config: &BrokerConfig) -> FetcherConfig {
+    FetcherConfig {
+        local: id,
+        protocol: config.inter_broker_protocol_version,
+        fetchers_per_leader: usize::try_from(config.num_replica_fetchers).unwrap_or(1),
+        wait_max_ms: config.replica_fetch_wait_max_ms,
+        bytes_min: config.replica_fetch_min_bytes,
+        response_bytes_max: config.replica_fetch_response_max_bytes,
+        partition_bytes_max: config.replica_fetch_max_bytes,
+        backoff: milliseconds(i64::from(config.replica_fetch_backoff_ms)),
+    }
+}
+
+/// Looks from time to time whether replicas have fallen behind.
+async fn keep_in_sync_sets(
+    replicas: Arc<ReplicaManager>,
+    every: Duration,
+    stop: CancellationToken,
+) {
+    while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+        replicas.check_in_sync_sets();
+    }
 }
 
 /// Finds out who this broker is, and that its directories are its own.

@@ -11,19 +11,22 @@ use bytes::Bytes;
 use common::{
     clock,
     error_code::ErrorCode,
-    ids::{BrokerId, LeaderEpoch, Offset},
+    ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset},
     topic::Uuid,
 };
 use kafka_protocol::messages::FetchRequest;
 use network::service::{Response, Step};
+use partition::leader::FollowerFetch;
 use record::{
     batch::{Batch, Batches},
     compression::{BrokerCompression, Codec},
     convert::{OldFormat, down_convert},
 };
 use replication::{
-    fetch_session::{Answered, FetchContext, FetchTarget, PartitionKey, SessionRequest, TopicKey},
-    partition::{ChangeWaiter, Partition},
+    fetch_session::{
+        Answered, FetchContext, FetchTarget, PartitionKey, SessionRequest, Target, TopicKey,
+    },
+    partition::Partition,
     replica_manager::Access,
 };
 
@@ -56,6 +59,8 @@ const CONVERTED_BYTES_MAX: usize = 256 << 20;
 struct Terms {
     /// The follower that asks; `BrokerId(-1)` for a consumer.
     replica: BrokerId,
+    /// The follower's registration; -1 where it does not say.
+    replica_epoch: BrokerEpoch,
     read_committed: bool,
     bytes_min: usize,
     /// Below zero, as a client may send it, the first partition that is read fails.
@@ -70,15 +75,16 @@ struct Terms {
 /// One pass over the partitions.
 struct Pass {
     answers: Vec<PartitionAnswer>,
+    /// For each answer, whether the partition has no more for the asker until it changes.
+    settled: Vec<bool>,
     bytes: usize,
     /// An error or a divergence: answered without waiting.
     must_answer: bool,
-    hosted: Vec<Arc<Partition>>,
 }
 
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchRequest) -> Step {
     let terms = terms(broker, &ctx, &request);
-    let context = match begin(broker, &ctx, &request, terms) {
+    let mut context = match begin(broker, &ctx, &request, terms) {
         Ok(context) => context,
         Err(error) => {
             let response = FetchResponse { error: Some(error), ..FetchResponse::default() };
@@ -86,22 +92,18 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchReq
         }
     };
     let no_such_isolation = terms.version >= 4 && !matches!(request.isolation_level, 0 | 1);
-    if no_such_isolation && context.targets().iter().any(|(key, _)| is_known(broker, key)) {
+    if no_such_isolation && context.targets().iter().any(|target| is_known(broker, &target.key)) {
         return Step::Reply(fail_whole(&ctx, &request, ErrorCode::UnknownServerError));
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let pass = read_all(broker, &context, terms);
-    if pass.must_answer
-        || pass.bytes >= terms.bytes_min
-        || wait.is_zero()
-        || context.targets().is_empty()
-    {
-        return Step::Reply(finish(broker, &ctx, &context, pass));
+    if pass.must_answer || pass.bytes >= terms.bytes_min || wait.is_zero() || context.is_empty() {
+        return Step::Reply(finish(broker, &ctx, &context, terms, pass));
     }
     let broker = broker.clone();
     let reply = async move {
-        let pass = wait_for_bytes(&broker, &context, terms, wait, pass).await;
-        finish(&broker, &ctx, &context, pass)
+        let pass = wait_for_bytes(&broker, &mut context, terms, wait).await;
+        finish(&broker, &ctx, &context, terms, pass)
     };
     Step::Wait { overlap: true, reply: Box::pin(reply) }
 }
@@ -155,6 +157,11 @@ fn terms(broker: &Broker, ctx: &RequestContext, request: &FetchRequest) -> Terms
     let bytes_max = if from_follower { asked } else { asked.min(limit) };
     Terms {
         replica: BrokerId(replica.0),
+        replica_epoch: BrokerEpoch(if version >= 15 {
+            request.replica_state.replica_epoch
+        } else {
+            -1
+        }),
         read_committed: version >= 4 && request.isolation_level == 1,
         bytes_min: usize::try_from(i64::from(request.min_bytes).min(bytes_max)).unwrap_or(0),
         bytes_max,
@@ -195,7 +202,7 @@ fn begin(
     }
     let targets = without_repeats(targets);
     if ctx.api_version < SESSIONS {
-        return Ok(FetchContext::sessionless(targets));
+        return Ok(FetchContext::sessionless(targets, &|key| hosted(broker, key)));
     }
     let mut forgotten = Vec::new();
     for topic in &request.forgotten_topics_data {
@@ -208,7 +215,8 @@ fn begin(
         uses_topic_ids: by_id,
         from_follower: terms.replica.0 >= 0,
     };
-    broker.fetch_sessions.begin(session, targets, &forgotten, clock::now())
+    let find = |key: &PartitionKey| hosted(broker, key);
+    broker.fetch_sessions.begin(session, targets, &forgotten, clock::now(), &find)
 }
 
 /// Any number below zero stands for none. Source: `FetchRequest.optionalEpoch`.
@@ -239,25 +247,27 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
     let targets = context.targets();
     let mut pass = Pass {
         answers: Vec::with_capacity(targets.len()),
+        settled: Vec::with_capacity(targets.len()),
         bytes: 0,
         must_answer: false,
-        hosted: Vec::with_capacity(targets.len()),
     };
-    for (key, target) in targets {
+    let mut is_first = true;
+    for Target { key, asked: target, partition, .. } in targets {
         let taken = i64::try_from(pass.bytes).unwrap_or(i64::MAX);
-        let is_first = pass.hosted.is_empty();
         let left = if is_first { terms.bytes_max } else { (terms.bytes_max - taken).max(0) };
         let first = pass.bytes == 0 && !terms.hard_limit;
         let mut unreadable = None;
-        let answer = match hosted(broker, key) {
+        let answer = match partition {
             Ok(partition) => {
-                let read = read(&partition, key.partition, target, terms, left, first);
-                unreadable = unreadable_format(&partition, terms);
-                pass.hosted.push(partition);
-                read
+                unreadable = unreadable_format(partition, terms);
+                is_first = false;
+                read(partition, key.partition, target, terms, left, first)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(*error),
         };
+        let is_settled = answer.as_ref().is_ok_and(|(_, is_settled)| *is_settled);
+        pass.settled.push(is_settled && unreadable.is_none());
+        let answer = answer.map(|(answer, _)| answer);
         let mut answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
         pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
         // The limits are about what is read, whatever becomes of it.
@@ -332,14 +342,15 @@ fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -
     answer
 }
 
+/// Reads one partition. Says with the answer whether the asker now has all that it may have.
 fn read(
-    partition: &Partition,
+    partition: &Arc<Partition>,
     index: i32,
     target: &FetchTarget,
     terms: Terms,
     left: i64,
     first: bool,
-) -> Result<PartitionAnswer, ErrorCode> {
+) -> Result<(PartitionAnswer, bool), ErrorCode> {
     let from_follower = terms.replica.0 >= 0;
     let may_be_follower = terms.version >= FOLLOWER_READS && !from_follower;
     let access = if may_be_follower { Access::AnyReplica } else { Access::LeaderOnly };
@@ -370,10 +381,11 @@ fn read(
         && let Some(diverging) = diverging(partition, target)?
     {
         answer.diverging_epoch = Some(diverging);
-        return Ok(answer);
+        return Ok((answer, false));
     }
+    let end = log.end_offset();
     let up_to = if from_follower {
-        log.end_offset()
+        end
     } else if terms.read_committed {
         answer.last_stable_offset
     } else {
@@ -388,9 +400,19 @@ fn read(
     let limit = usize::try_from(limit).unwrap_or(0);
     let read = log.read(target.fetch_offset, limit, first, up_to);
     let read = read.map_err(|error| errors::of_log(&error))?;
+    let mut is_settled = target.fetch_offset >= up_to;
     if from_follower {
-        partition.follower_fetched(terms.replica, target.fetch_offset);
+        // One that is not in sync is looked at again, for it may come in without any change in the log.
+        is_settled &= partition.follower_fetched(&FollowerFetch {
+            id: terms.replica,
+            offset: target.fetch_offset,
+            start: target.log_start_offset,
+            broker_epoch: terms.replica_epoch,
+            leader_end: end,
+        });
         answer.high_watermark = log.high_watermark();
+        let metrics = &partition.surroundings().metrics;
+        metrics.replication_bytes_out.mark(read.bytes as u64);
     }
     // From version 3 on a first batch that does not fit is left out, so that the client does not take it for whole.
     let is_empty = read.bytes == 0 || (read.first_batch_incomplete && !terms.hard_limit);
@@ -404,7 +426,7 @@ fn read(
     if !is_empty {
         answer.records = Records::Files(read.regions);
     }
-    Ok(answer)
+    Ok((answer, is_settled))
 }
 
 /// Where the asker's log and this one part, if they do. Source: KIP-595.
@@ -444,16 +466,16 @@ fn convert_for(
 
 async fn wait_for_bytes(
     broker: &Broker,
-    context: &FetchContext,
+    context: &mut FetchContext,
     terms: Terms,
     wait: Duration,
-    mut pass: Pass,
 ) -> Pass {
     let deadline = clock::now() + wait;
-    let waiter = ChangeWaiter::new(std::mem::take(&mut pass.hosted));
+    let waiter = context.wait();
     loop {
         // What changed before the waiter was registered is seen here.
-        pass = read_all(broker, context, terms);
+        broker.fetch_sessions.look_again(context, &|key| hosted(broker, key));
+        let pass = read_all(broker, context, terms);
         if pass.must_answer || pass.bytes >= terms.bytes_min {
             return pass;
         }
@@ -463,20 +485,31 @@ async fn wait_for_bytes(
     }
 }
 
-fn finish(broker: &Broker, ctx: &RequestContext, context: &FetchContext, pass: Pass) -> Response {
+fn finish(
+    broker: &Broker,
+    ctx: &RequestContext,
+    context: &FetchContext,
+    terms: Terms,
+    pass: Pass,
+) -> Response {
+    let is_consumer = terms.replica.0 < 0;
     let failed = pass.answers.iter().filter(|answer| !answer.error.is_none()).count();
     broker.metrics.fetch_requests.mark(pass.answers.len() as u64);
     broker.metrics.failed_fetch_requests.mark(failed as u64);
-    broker.metrics.bytes_out.mark(pass.bytes as u64);
+    if is_consumer {
+        broker.metrics.bytes_out.mark(pass.bytes as u64);
+    }
     let answered: Vec<Answered> = pass
         .answers
         .iter()
-        .map(|answer| Answered {
+        .zip(&pass.settled)
+        .map(|(answer, is_settled)| Answered {
             has_records: answer.records.len() > 0,
             high_watermark: answer.high_watermark,
             log_start_offset: answer.log_start_offset,
             is_error: !answer.error.is_none(),
             is_special: answer.diverging_epoch.is_some(),
+            is_settled: *is_settled,
         })
         .collect();
     let random_id = || broker.random_session_id();
@@ -490,8 +523,8 @@ fn finish(broker: &Broker, ctx: &RequestContext, context: &FetchContext, pass: P
             let sent = answers.filter(|(_, send)| *send).map(|(answer, _)| answer);
             let (unknown, known): (Vec<_>, Vec<_>) =
                 sent.partition(|(_, answer)| is_unknown(answer.error));
-            for ((key, _), answer) in known.into_iter().chain(unknown) {
-                put(&mut response.topics, key, answer);
+            for (target, answer) in known.into_iter().chain(unknown) {
+                put(&mut response.topics, &target.key, answer);
             }
         }
     }

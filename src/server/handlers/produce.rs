@@ -29,7 +29,7 @@ use record::{
     produce_version::{self, ProduceVersionError},
     validate::{self, Rules, Work},
 };
-use replication::partition::{ChangeWaiter, Partition};
+use replication::partition::{ChangeWaiter, Commit, Partition};
 use storage::verification::VerificationGuard;
 
 use crate::{
@@ -72,6 +72,7 @@ struct Written {
     first_offset: Offset,
     /// Where acks=all waits for the high watermark.
     end: Offset,
+    epoch: LeaderEpoch,
     log_append_time: i64,
     record_count: u64,
     partition: Arc<Partition>,
@@ -110,11 +111,11 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceR
         };
         produce_verification::refuse(&mut verdicts, refused);
     }
-    let outcomes = append_all(broker, &ctx, how.acks, &names, named.into_iter(), verdicts);
+    let mut outcomes = append_all(broker, &ctx, how.acks, &names, named.into_iter(), verdicts);
     if how.acks == 0 {
         return finish_without_reply(&ctx, &names, &outcomes);
     }
-    if how.acks == 1 || outcomes.iter().all(is_decided) {
+    if how.acks == 1 || all_decided(&mut outcomes) {
         return Step::Reply(reply(broker, &ctx, &names, outcomes));
     }
     let broker = broker.clone();
@@ -267,8 +268,21 @@ fn without_repeats(
     (names, named)
 }
 
-fn is_decided(outcome: &Outcome) -> bool {
-    outcome.result.as_ref().map_or(true, |written| written.partition.is_committed(written.end))
+/// Whether it is known what the answer is; an outcome that has failed meanwhile becomes its error.
+fn decide(outcome: &mut Outcome) -> bool {
+    let Ok(written) = &outcome.result else { return true };
+    let error = match written.partition.commit_of(written.end, written.epoch) {
+        Commit::Done => return true,
+        Commit::Waiting => return false,
+        Commit::NotEnoughReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
+        Commit::Lost => ErrorCode::NotLeaderOrFollower,
+    };
+    outcome.result = Err(Refusal::of(error));
+    true
+}
+
+fn all_decided(outcomes: &mut [Outcome]) -> bool {
+    outcomes.iter_mut().fold(true, |all, outcome| decide(outcome) && all)
 }
 
 fn append(
@@ -336,10 +350,11 @@ fn append_checked(
     let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
     let record_count = u64::from(checked.record_count().unsigned_abs());
     let appended = partition.append_as_leader(checked, in_sync_min, guard);
-    let appended = appended.map_err(|error| errors::of_produce(&error))?;
+    let (appended, epoch) = appended.map_err(|error| errors::of_produce(&error))?;
     Ok(Written {
         first_offset: appended.first_offset,
         end: appended.last_offset.plus(1),
+        epoch,
         log_append_time: appended.log_append_time.0,
         record_count,
         partition,
@@ -362,18 +377,14 @@ async fn wait_for_acks(outcomes: &mut [Outcome], timeout: Duration) {
     let waiter = ChangeWaiter::new(written.map(|written| written.partition.clone()).collect());
     let deadline = clock::now() + timeout;
     loop {
-        for outcome in outcomes.iter_mut() {
-            let Ok(written) = &outcome.result else { continue };
-            if !written.partition.is_committed(written.end) && !written.partition.is_leader() {
-                outcome.result = Err(Refusal::of(ErrorCode::NotLeaderOrFollower));
-            }
-        }
-        if outcomes.iter().all(is_decided) {
+        if all_decided(outcomes) {
             return;
         }
         if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
-            for outcome in outcomes.iter_mut().filter(|outcome| !is_decided(outcome)) {
-                outcome.result = Err(Refusal::of(ErrorCode::RequestTimedOut));
+            for outcome in outcomes.iter_mut() {
+                if !decide(outcome) {
+                    outcome.result = Err(Refusal::of(ErrorCode::RequestTimedOut));
+                }
             }
             return;
         }

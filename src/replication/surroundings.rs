@@ -1,0 +1,126 @@
+//! What all partitions of a broker share: who it is, which brokers live, where proposals and counts go.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use common::{
+    counters::{Meter, MetricName, Registry},
+    ids::BrokerId,
+    topic::TopicPartition,
+};
+use metadata::cache::MetadataCache;
+use parking_lot::Mutex;
+use partition::leader::Proposal;
+use tokio::sync::Notify;
+
+use crate::partition::Partition;
+
+/// Shared by all partitions of a broker; never changes but through what it holds.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// This broker.
+    pub local: BrokerId,
+    /// The cluster, as the controller tells it.
+    pub metadata: Arc<MetadataCache>,
+    /// `replica.lag.time.max.ms`.
+    pub lag_time_max: Duration,
+    /// Changes of in-sync sets that wait to be sent to the controller.
+    pub proposals: Proposals,
+    /// What is counted.
+    pub metrics: ReplicationMetrics,
+}
+
+impl Surroundings {
+    /// Those of a broker, counting into a registry.
+    pub fn new(
+        local: BrokerId,
+        metadata: Arc<MetadataCache>,
+        lag_time_max: Duration,
+        registry: &Registry,
+    ) -> Surroundings {
+        Surroundings {
+            local,
+            metadata,
+            lag_time_max,
+            proposals: Proposals::default(),
+            metrics: ReplicationMetrics::of_broker(registry),
+        }
+    }
+
+    /// Those of a broker that knows of no other; what it counts nobody sees.
+    pub fn alone(local: BrokerId) -> Surroundings {
+        let lag_time_max = Duration::from_secs(30);
+        Surroundings::new(local, Arc::default(), lag_time_max, &Registry::default())
+    }
+
+    /// Whether a broker is registered, as far as this one knows.
+    pub(crate) fn is_alive(&self, broker: BrokerId) -> bool {
+        self.metadata.load().broker(broker).is_some()
+    }
+}
+
+/// Changes of in-sync sets that wait to be sent; the newest of each partition. There are never more than partitions.
+#[derive(Debug, Default)]
+pub struct Proposals {
+    waiting: Mutex<HashMap<TopicPartition, (Arc<Partition>, Proposal)>>,
+    notify: Notify,
+}
+
+impl Proposals {
+    pub(crate) fn put(&self, partition: &Arc<Partition>, proposal: Proposal) {
+        let name = partition.topic_partition().clone();
+        self.waiting.lock().insert(name, (partition.clone(), proposal));
+        self.notify.notify_one();
+    }
+
+    /// Puts back what was not sent, but for partitions that propose something newer by now.
+    pub fn put_back(&self, unsent: Vec<(Arc<Partition>, Proposal)>) {
+        let mut waiting = self.waiting.lock();
+        for (partition, proposal) in unsent {
+            let name = partition.topic_partition().clone();
+            waiting.entry(name).or_insert((partition, proposal));
+        }
+        self.notify.notify_one();
+    }
+
+    /// Waits until there is something, and takes all of it.
+    pub async fn take(&self) -> Vec<(Arc<Partition>, Proposal)> {
+        loop {
+            let taken = std::mem::take(&mut *self.waiting.lock());
+            if !taken.is_empty() {
+                return taken.into_values().collect();
+            }
+            self.notify.notified().await;
+        }
+    }
+}
+
+/// What replication counts, under Kafka's names. Source: `ReplicaManager`, `BrokerTopicMetrics`.
+#[derive(Debug)]
+pub struct ReplicationMetrics {
+    /// In-sync sets that have grown.
+    pub isr_expands: Arc<Meter>,
+    /// In-sync sets that have shrunk.
+    pub isr_shrinks: Arc<Meter>,
+    /// Proposals that the controller refused.
+    pub failed_isr_updates: Arc<Meter>,
+    /// Bytes of records copied from leaders.
+    pub replication_bytes_in: Arc<Meter>,
+    /// Bytes of records sent to followers.
+    pub replication_bytes_out: Arc<Meter>,
+}
+
+impl ReplicationMetrics {
+    fn of_broker(registry: &Registry) -> ReplicationMetrics {
+        let replicas =
+            |name| registry.meter(MetricName::new("kafka.server", "ReplicaManager", name));
+        let topics =
+            |name| registry.meter(MetricName::new("kafka.server", "BrokerTopicMetrics", name));
+        ReplicationMetrics {
+            isr_expands: replicas("IsrExpandsPerSec"),
+            isr_shrinks: replicas("IsrShrinksPerSec"),
+            failed_isr_updates: replicas("FailedIsrUpdatesPerSec"),
+            replication_bytes_in: topics("ReplicationBytesInPerSec"),
+            replication_bytes_out: topics("ReplicationBytesOutPerSec"),
+        }
+    }
+}
