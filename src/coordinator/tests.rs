@@ -65,6 +65,7 @@ impl Broker {
             threads: 1,
             intervals: Intervals::default(),
             seed: 1,
+            producers_max: storage::producer_limit::PRODUCERS_MAX,
             now: clock::wall_clock(),
         };
         let logs = LogManager::open(options, &Default::default()).expect("logs that open");

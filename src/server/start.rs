@@ -30,6 +30,7 @@ use storage::{
     log_manager_load::LoadProgress,
     maintenance::Background,
     meta_properties::{Ensemble, MismatchError},
+    producer_limit::PRODUCERS_MAX,
 };
 use tokio::{
     sync::{mpsc, watch as latest},
@@ -451,6 +452,7 @@ async fn load_logs(
         threads: cores.max(threads_per_directory.unwrap_or(1) * config.log_dirs.len()),
         intervals: intervals(config),
         seed: rand::random(),
+        producers_max: PRODUCERS_MAX,
         now: clock::wall_clock(),
     };
     let progress = Arc::new(LoadProgress::default());

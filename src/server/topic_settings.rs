@@ -8,7 +8,7 @@ use record::{
     compression::{BrokerCompression, Compression},
 };
 use replication::topic_settings::TopicSettings;
-use storage::log_config::{LogConfig, PRODUCERS_PER_LOG_MAX};
+use storage::log_config::LogConfig;
 
 /// The settings of a topic with these configs.
 pub(crate) fn of_topic(broker: &BrokerConfig, topic: &TopicConfig) -> Arc<TopicSettings> {
@@ -51,7 +51,6 @@ pub(crate) fn log_config(broker: &BrokerConfig, topic: &TopicConfig) -> LogConfi
         preallocate: topic.preallocate,
         producer_id_expiration_ms: i64::from(broker.producer_id_expiration_ms),
         verify_transactions: broker.transaction_partition_verification_enable,
-        producers_max: PRODUCERS_PER_LOG_MAX,
     }
 }
 

@@ -75,6 +75,7 @@ fn open(path: &Path) -> LogManager {
         threads: 1,
         intervals: Default::default(),
         seed: 1,
+        producers_max: 1000,
         now: Timestamp(1_700_000_100_000),
     };
     LogManager::open(options, &LoadProgress::default()).unwrap()

@@ -33,6 +33,7 @@ pub mod maintenance;
 mod mapped;
 pub mod meta_properties;
 pub mod partition_metadata;
+pub mod producer_limit;
 pub mod producer_snapshot;
 pub mod producer_state;
 mod recent;

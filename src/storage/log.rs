@@ -356,11 +356,29 @@ impl Log {
         self.state.lock().producers.oldest_transaction()
     }
 
+    /// Adds when each producer without an open transaction was last heard of.
+    pub(crate) fn add_idle_producers(&self, times: &mut Vec<Timestamp>) {
+        let state = self.state.lock();
+        let idle =
+            state.producers.iter().filter(|(_, producer)| producer.transaction_start.is_none());
+        times.extend(idle.map(|(_, producer)| producer.last_timestamp));
+    }
+
+    /// Forgets producers without an open transaction that were last heard of before `cutoff`, and `last` of those heard
+    /// of then. How many.
+    pub(crate) fn forget_producers(&self, cutoff: Timestamp, last: &mut usize) -> usize {
+        let mut state = self.state.lock();
+        let forgotten = state.producers.forget(cutoff, last);
+        state.producers.count_in(&self.shared.producers);
+        forgotten
+    }
+
     /// Forgets producers that were silent for `producer.id.expiration.ms`.
     pub fn expire_producers(&self, now: Timestamp) {
         let mut state = self.state.lock();
         let expiration_ms = state.config.producer_id_expiration_ms;
         state.producers.expire(now, expiration_ms);
+        state.producers.count_in(&self.shared.producers);
         if let Some(verifications) = &mut state.verifications {
             verifications.expire(now, expiration_ms);
             if verifications.is_empty() {

@@ -156,7 +156,7 @@ impl Log {
         };
         let [header, records] = batch.slices();
         let pieces = &mut [IoSlice::new(header), IoSlice::new(records)];
-        self.write(&mut writer, &[item], pieces, origin)?;
+        self.write(&mut writer, &[item], pieces)?;
         Ok(Appended {
             first_offset: item.base_offset,
             last_offset: item.last_offset,
@@ -195,7 +195,7 @@ impl Log {
         for group in groups(&items, u64::from(segment_bytes)) {
             let size = group.iter().map(|item| item.size as usize).sum();
             let (bytes, after) = rest.split_at(size);
-            self.write(&mut writer, group, &mut [IoSlice::new(bytes)], Origin::Replication)?;
+            self.write(&mut writer, group, &mut [IoSlice::new(bytes)])?;
             rest = after;
         }
         Ok(followed)
@@ -215,9 +215,8 @@ impl Log {
         writer: &mut Writer,
         items: &[Item],
         pieces: &mut [IoSlice<'_>],
-        origin: Origin,
     ) -> Result<(), AppendError> {
-        self.write_inner(writer, items, pieces, origin).map_err(|fault| self.append_fault(fault))
+        self.write_inner(writer, items, pieces).map_err(|fault| self.append_fault(fault))
     }
 
     fn write_inner(
@@ -225,7 +224,6 @@ impl Log {
         writer: &mut Writer,
         items: &[Item],
         pieces: &mut [IoSlice<'_>],
-        origin: Origin,
     ) -> Result<(), Fault> {
         let sum = sum(items);
         self.load_active(writer)?;
@@ -246,7 +244,7 @@ impl Log {
             return Err(Fault { action: "write", path: view.path(LOG), source: error });
         }
         self.directory.set_full(false);
-        let aborted = self.take_note(writer, items, &sum, position, origin);
+        let aborted = self.take_note(writer, items, &sum, position);
         if !aborted.is_empty() {
             self.append_aborted(&aborted);
         }
@@ -261,7 +259,6 @@ impl Log {
         items: &[Item],
         sum: &Sum,
         position: u64,
-        origin: Origin,
     ) -> Vec<AbortedTransaction> {
         let active = writer.active.as_mut().expect("loaded before the write");
         let had_epochs = writer.epochs_dirty;
@@ -285,10 +282,11 @@ impl Log {
         }
         note_indexes(state, active, sum, position);
         state.end = sum.last_offset.plus(1);
-        let producers_max = state.config.producers_max;
-        let evicted = state.producers.evict(producers_max);
-        if evicted > 0 {
-            tracing::warn!(partition = %self.partition, evicted, origin = ?origin, "too many producers: forgot those idle for longest");
+        let count = &self.shared.producers;
+        if state.producers.count_in(count) && count.is_far_beyond() {
+            let forgotten = state.producers.evict();
+            state.producers.count_in(count);
+            count.note_forgotten(forgotten);
         }
         state.unindexed = aborted.iter().map(|transaction| transaction.first_offset).min();
         state.publish(&self.offsets);

@@ -2,9 +2,6 @@
 
 use common::ids::Timestamp;
 
-/// Producers a partition remembers at most; more make it forget those idle for longest.
-pub const PRODUCERS_PER_LOG_MAX: usize = 100_000;
-
 /// Settings of one topic's logs; shared by its partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
@@ -46,8 +43,6 @@ pub struct LogConfig {
     pub producer_id_expiration_ms: i64,
     /// `transaction.partition.verification.enable`, of the broker: the first batch of a transaction needs a guard.
     pub verify_transactions: bool,
-    /// Producers remembered at most.
-    pub producers_max: usize,
 }
 
 impl Default for LogConfig {
@@ -74,7 +69,6 @@ impl Default for LogConfig {
             preallocate: false,
             producer_id_expiration_ms: DAY_MS,
             verify_transactions: true,
-            producers_max: PRODUCERS_PER_LOG_MAX,
         }
     }
 }

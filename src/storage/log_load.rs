@@ -251,7 +251,7 @@ impl<'a> Loader<'a> {
     ) -> Log {
         let options = self.options;
         let mut producers = replay.producers;
-        producers.evict(options.config.producers_max);
+        producers.count_in(&options.shared.producers);
         let state = State {
             path: self.path.clone(),
             config: options.config.clone(),

@@ -40,6 +40,8 @@ pub struct LogManagerOptions {
     pub intervals: Intervals,
     /// Begins the random numbers of segments' jitter.
     pub seed: u64,
+    /// Producers that all logs remember together: see `PRODUCERS_MAX`.
+    pub producers_max: usize,
     /// The time.
     pub now: Timestamp,
 }

@@ -23,6 +23,7 @@ use crate::{
     directory_lock::{DirectoryLock, take_clean_shutdown},
     directory_name::{self, DirectoryKind},
     error::{Context, Fault},
+    file_cache::open_files_max,
     log::Log,
     log_load::{Known, LogOptions},
     log_manager::{Checkpoints, Directory, LogManager, LogManagerOptions, Logs, StartError},
@@ -69,7 +70,7 @@ impl LogManager {
         options: LogManagerOptions,
         progress: &LoadProgress,
     ) -> Result<LogManager, StartError> {
-        let shared = Shared::new(options.seed);
+        let shared = Shared::with_limits(options.seed, open_files_max(), options.producers_max);
         let directories = open_directories(&options)?;
         let mut jobs = Vec::new();
         let mut logs = Logs::default();

@@ -8,10 +8,12 @@ use common::{
 };
 
 use crate::{
+    log::Log,
     log_config::LogConfig,
     log_manager::{CreateError, LogManager, LogManagerOptions, NewLog, StartError},
     log_manager_load::LoadProgress,
-    testing::{NOW, append, batch, temporary_folder},
+    producer_limit::PRODUCERS_MAX,
+    testing::{Batch, NOW, append, batch, temporary_folder},
 };
 
 struct Fixture {
@@ -29,6 +31,10 @@ impl Fixture {
     }
 
     fn open(&self) -> Result<LogManager, StartError> {
+        self.open_with(PRODUCERS_MAX)
+    }
+
+    fn open_with(&self, producers_max: usize) -> Result<LogManager, StartError> {
         let options = LogManagerOptions {
             directories: (0..self.directories).map(|index| self.path(index)).collect(),
             failed: Vec::new(),
@@ -37,6 +43,7 @@ impl Fixture {
             threads: 2,
             intervals: Default::default(),
             seed: 1,
+            producers_max,
             now: NOW,
         };
         LogManager::open(options, &LoadProgress::default())
@@ -236,4 +243,53 @@ fn a_damaged_checkpoint_loses_no_record() {
             drop(manager);
         }
     }
+}
+
+fn produce(log: &Log, producer: i64, timestamp: i64) {
+    append(log, Batch { producer: Some((producer, 0, 0)), timestamp, ..batch() }).unwrap();
+}
+
+fn producers(log: &Log) -> Vec<i64> {
+    let mut ids: Vec<i64> = log.producers().iter().map(|one| one.producer_id.0).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn too_many_producers_are_forgotten_from_the_longest_idle_on_whatever_log_they_are_of() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open_with(100).unwrap();
+    let logs = [0, 1].map(|partition| manager.get_or_create(&new("t", partition)).unwrap());
+    let now = common::clock::wall_clock().0;
+    // The second log's are older, but for one.
+    (0..60).for_each(|number| produce(&logs[0], number, now + 1000 + number));
+    (0..49).for_each(|number| produce(&logs[1], number, now + number));
+    produce(&logs[1], 49, now + 5000);
+    manager.limit_producers();
+    assert_eq!(producers(&logs[0]), (0..60).collect::<Vec<i64>>());
+    assert_eq!(producers(&logs[1]), (20..50).collect::<Vec<i64>>(), "10 too many, and 10 for room");
+    manager.limit_producers();
+    assert_eq!(logs[0].producer_count() + logs[1].producer_count(), 90);
+    // Those of a log that is deleted do not count.
+    manager.delete(logs[0].partition()).unwrap();
+    drop(logs);
+    later(&manager, 120_000);
+    assert_eq!(manager.shared.producers.total(), 30);
+}
+
+#[test]
+fn a_flood_of_producers_is_held_where_it_comes_in() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open_with(100).unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    for number in 0..2000 {
+        produce(&log, number, number);
+        assert!(manager.shared.producers.total() <= 111);
+    }
+    assert!(producers(&log).contains(&1999));
+    drop(log);
+    drop(manager);
+    let manager = fixture.open_with(100).unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    assert_eq!(manager.shared.producers.total(), log.producer_count(), "what is loaded counts");
 }

@@ -220,7 +220,7 @@ fn too_large_a_batch_is_refused() {
 #[test]
 fn few_open_files_are_enough_for_many_segments() {
     let folder = Folder::new();
-    let shared = crate::shared::Shared::with_files_max(1, 16);
+    let shared = crate::shared::Shared::with_limits(1, 16, 1000);
     let log = folder.create_with(small_segments(), shared.clone());
     for number in 0..400 {
         append(&log, Batch { timestamp: number, ..batch() }).unwrap();

@@ -185,6 +185,7 @@ impl Log {
         let mut producers = self.replay_to(writer, end)?;
         let mut state = self.state.lock();
         producers.forget_replicated(state.high_watermark);
+        producers.count_in(&self.shared.producers);
         state.producers = producers;
         state.publish(&self.offsets);
         Ok(())

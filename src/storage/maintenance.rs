@@ -78,6 +78,7 @@ impl LogManager {
         let intervals = &self.options.intervals;
         self.attend(now);
         self.remove_deleted(now);
+        self.limit_producers();
         if is_due(&mut schedule.retention, now, intervals.retention_check_ms) {
             self.check_retention(now);
         }

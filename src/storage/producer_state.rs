@@ -1,11 +1,17 @@
 //! What a log knows of the producers that write to it: their last batches, and their transactions.
 //! Source: `ProducerStateManager`, `ProducerAppendInfo`.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use common::ids::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
-use crate::transaction_index::AbortedTransaction;
+use crate::{
+    producer_limit::{ProducerCount, Share},
+    transaction_index::AbortedTransaction,
+};
 
 /// Batches remembered per producer: as many as a client may have in flight. Source: `ProducerStateEntry`.
 const BATCHES_RETAINED: usize = 5;
@@ -243,11 +249,20 @@ struct Table {
     ongoing: BTreeMap<Offset, Transaction>,
     /// Ended ones whose marker the high watermark has not passed.
     unreplicated: BTreeMap<Offset, Transaction>,
+    /// What it counts in the broker, once it is in use.
+    share: Option<Share>,
 }
 
 impl ProducerStates {
     pub(crate) fn len(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.producers.len())
+    }
+
+    /// Keeps the broker's count right. Whether the log has more of them than at the last call.
+    pub(crate) fn count_in(&mut self, count: &Arc<ProducerCount>) -> bool {
+        let Some(table) = &mut self.table else { return false };
+        let now = table.producers.len();
+        table.share.get_or_insert_with(|| Share::new(count)).set(now)
     }
 
     pub(crate) fn get(&self, producer_id: ProducerId) -> Option<&Producer> {
@@ -454,29 +469,44 @@ impl ProducerStates {
         }
     }
 
-    /// Makes room when there are more than `count_max`: a tenth goes, those idle for longest first, never one with
-    /// an open transaction. How many went.
-    pub(crate) fn evict(&mut self, count_max: usize) -> usize {
+    /// Makes room: a tenth goes, but one at least, those idle for longest first, never one with an open transaction. How
+    /// many went.
+    pub(crate) fn evict(&mut self) -> usize {
         let Some(table) = &mut self.table else { return 0 };
-        if table.producers.len() <= count_max {
-            return 0;
-        }
         let mut idle: Vec<(Timestamp, Offset, ProducerId)> = table
             .producers
             .iter()
             .filter(|(_, producer)| producer.transaction_start.is_none())
             .map(|(id, producer)| (producer.last_timestamp, producer.last_data_offset(), *id))
             .collect();
-        let surplus = table.producers.len() - count_max + count_max / 10;
-        let surplus = surplus.min(idle.len());
-        if surplus == 0 {
+        if idle.is_empty() {
             return 0;
         }
+        let surplus = idle.len().div_ceil(10);
         idle.select_nth_unstable(surplus - 1);
         for (_, _, id) in &idle[..surplus] {
             table.producers.remove(id);
         }
         surplus
+    }
+
+    /// Forgets producers without an open transaction that were last heard of before `cutoff`, and `last` of those heard
+    /// of then. How many.
+    pub(crate) fn forget(&mut self, cutoff: Timestamp, last: &mut usize) -> usize {
+        let Some(table) = &mut self.table else { return 0 };
+        let before = table.producers.len();
+        table.producers.retain(|_, producer| {
+            if producer.transaction_start.is_some() || producer.last_timestamp > cutoff {
+                return true;
+            }
+            if producer.last_timestamp == cutoff {
+                let goes = *last > 0;
+                *last -= usize::from(goes);
+                return !goes;
+            }
+            false
+        });
+        before - table.producers.len()
     }
 }
 
@@ -636,11 +666,18 @@ mod tests {
             let transactional = number == 0;
             states.apply(&ProducerBatch { producer_id: ProducerId(number), transactional, ..one });
         }
-        assert_eq!(states.evict(20), 0);
-        assert_eq!(states.evict(10), 11);
-        let mut left: Vec<i64> = states.iter().map(|(id, _)| id.0).collect();
-        left.sort_unstable();
-        assert_eq!(left, [0, 12, 13, 14, 15, 16, 17, 18, 19]);
+        assert_eq!(states.evict(), 2);
+        let left = |states: &ProducerStates| {
+            let mut left: Vec<i64> = states.iter().map(|(id, _)| id.0).collect();
+            left.sort_unstable();
+            left
+        };
+        assert_eq!(left(&states)[..3], [0, 3, 4]);
+        let mut last = 0;
+        assert_eq!(states.forget(Timestamp(11), &mut last), 8);
+        last = 3;
+        assert_eq!(states.forget(Timestamp(11), &mut last), 1);
+        assert_eq!((last, left(&states)), (2, vec![0, 12, 13, 14, 15, 16, 17, 18, 19]));
         states.expire(Timestamp(100), 85);
         assert_eq!(states.len(), 5);
     }

@@ -275,18 +275,6 @@ fn the_recovery_point_moves_with_flushes() {
     assert!(!log.is_flush_due(common::clock::wall_clock()));
 }
 
-#[test]
-fn more_producers_than_allowed_are_forgotten_from_the_oldest_on() {
-    let folder = Folder::new();
-    let log = folder.create(LogConfig { producers_max: 10, ..LogConfig::default() });
-    for number in 0..50 {
-        append(&log, Batch { producer: Some((number, 0, 0)), timestamp: number, ..batch() })
-            .unwrap();
-        assert!(log.producer_count() <= 10);
-    }
-    assert!(log.producers().iter().any(|one| one.producer_id.0 == 49));
-}
-
 /// A log of several segments that was stopped cleanly; their bases.
 fn stopped_log(folder: &Folder) -> Vec<i64> {
     let log = folder.create(small_segments());

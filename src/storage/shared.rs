@@ -20,6 +20,7 @@ use crate::{
     error::{Fault, is_shortage},
     file_cache::{Cache, FileCache, FileId, open_files_max},
     mapped::Mapped,
+    producer_limit::{PRODUCERS_MAX, ProducerCount},
     transaction_index::AbortedTransaction,
 };
 
@@ -43,16 +44,17 @@ pub struct Shared {
     truncations: OnceLock<Arc<Meter>>,
     /// Whether a log was truncated since the checkpoints were written.
     truncated: AtomicBool,
+    pub(crate) producers: Arc<ProducerCount>,
 }
 
 impl Shared {
     /// `seed` begins the random numbers that segments take their jitter from.
     pub fn new(seed: u64) -> Arc<Shared> {
-        Shared::with_files_max(seed, open_files_max())
+        Shared::with_limits(seed, open_files_max(), PRODUCERS_MAX)
     }
 
-    /// As `new`, with a limit of open files of its own.
-    pub fn with_files_max(seed: u64, files_max: usize) -> Arc<Shared> {
+    /// As `new`, with limits of its own.
+    pub fn with_limits(seed: u64, files_max: usize, producers_max: usize) -> Arc<Shared> {
         Arc::new(Shared {
             files: FileCache::new(files_max),
             maps: Cache::new(MAPS_MAX),
@@ -63,6 +65,7 @@ impl Shared {
             flush_times: OnceLock::new(),
             truncations: OnceLock::new(),
             truncated: AtomicBool::new(false),
+            producers: ProducerCount::new(producers_max),
         })
     }
 
@@ -71,6 +74,7 @@ impl Shared {
         let name = MetricName::new("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs");
         // The first registry is the broker's; a second one is nobody's.
         let _ = self.flush_times.set(registry.histogram(name));
+        self.producers.count_into(registry);
         // Kafka does not count them; each has cost a replica records.
         let name = MetricName::new("kafka.log", "LogManager", "TruncationsPerSec");
         let _ = self.truncations.set(registry.meter(name)); // As above.

@@ -155,6 +155,7 @@ fn open(path: &Path, configs: &BTreeMap<String, LogConfig>) -> Arc<LogManager> {
         threads: 1,
         intervals: Default::default(),
         seed: 1,
+        producers_max: 1000,
         now: CLEANED_AT,
     };
     Arc::new(LogManager::open(options, &LoadProgress::default()).unwrap())

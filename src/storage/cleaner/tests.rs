@@ -104,6 +104,7 @@ fn open(path: &std::path::Path, config: LogConfig) -> Arc<LogManager> {
         threads: 1,
         intervals: Default::default(),
         seed: 1,
+        producers_max: 1000,
         now: NOW,
     };
     Arc::new(LogManager::open(options, &LoadProgress::default()).unwrap())
