@@ -1,6 +1,6 @@
 //! A partition that this broker hosts: its log, its role, and who waits for it. Source: `kafka.cluster.Partition`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use common::{
     clock,
@@ -14,7 +14,10 @@ use partition::leader::{
 };
 use record::validate::Checked;
 use storage::{
-    error::AppendError, log::Log, log_append::Appended, verification::VerificationGuard,
+    error::{AppendError, LogError},
+    log::Log,
+    log_append::Appended,
+    verification::VerificationGuard,
 };
 use tracing::{info, warn};
 
@@ -29,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Partition {
     topic_partition: TopicPartition,
-    topic_id: Option<Uuid>,
+    topic_id: OnceLock<Uuid>,
     surroundings: Arc<Surroundings>,
     log: Arc<Log>,
     settings: Mutex<Arc<TopicSettings>>,
@@ -115,7 +118,7 @@ impl Partition {
     ) -> Partition {
         Partition {
             topic_partition,
-            topic_id,
+            topic_id: topic_id.map(OnceLock::from).unwrap_or_default(),
             surroundings,
             log,
             settings: Mutex::new(settings),
@@ -132,7 +135,13 @@ impl Partition {
 
     /// The topic's id, where it has one.
     pub fn topic_id(&self) -> Option<Uuid> {
-        self.topic_id
+        self.topic_id.get().copied()
+    }
+
+    /// Takes the id of a topic that had none.
+    pub(crate) fn learn_topic_id(&self, id: Uuid) {
+        // One that is known already stays.
+        let _ = self.topic_id.set(id);
     }
 
     /// The log.
@@ -405,6 +414,13 @@ impl Partition {
         if let Some(next) = next {
             self.surroundings.proposals.put(self, next);
         }
+    }
+
+    /// Raises the start of the log that this broker leads; followers come after when they fetch.
+    pub fn delete_records_before(&self, offset: Offset) -> Result<(), LogError> {
+        self.log.advance_start_offset(offset)?;
+        self.waiters.wake();
+        Ok(())
     }
 
     /// Below it no live replica has records. `None` where this broker does not lead.

@@ -129,18 +129,15 @@ impl ReplicaManager {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
         let name = &word.topic_partition;
-        let partition = match self.get(&name.topic, name.partition) {
+        let hosted = self.get(&name.topic, name.partition);
+        let partition = match hosted.filter(|hosted| is_same_topic(hosted.topic_id(), &word)) {
             Some(partition) => partition,
             None => self.host(&word, settings)?,
         };
         if partition.log().log_directory().is_offline() {
             return Err(ErrorCode::KafkaStorageError);
         }
-        if let (Some(ours), Some(theirs)) = (partition.topic_id(), word.topic_id)
-            && ours != theirs
-        {
-            return Err(ErrorCode::InconsistentTopicId);
-        }
+        self.learn_topic_id(&partition, &word)?;
         let current = partition.leader_epoch();
         if current != LeaderEpoch::NONE && word.leadership.epoch <= current {
             let newer_state = word.leadership.partition_epoch > partition.partition_epoch();
@@ -148,6 +145,10 @@ impl ReplicaManager {
             if !(same_epoch && newer_state) {
                 return Err(ErrorCode::StaleControllerEpoch);
             }
+        }
+        if word.leadership.partition_epoch < partition.partition_epoch() {
+            info!(target: "state.change.logger", partition = %name, "the state is older than what the controller has agreed to since");
+            return Ok(());
         }
         if word.leader == self.surroundings.local {
             info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, "became leader");
@@ -185,12 +186,39 @@ impl ReplicaManager {
         }
     }
 
+    /// Takes the id of a topic that was made before there were ids.
+    fn learn_topic_id(
+        &self,
+        partition: &Arc<Partition>,
+        word: &LeaderAndIsr,
+    ) -> Result<(), ErrorCode> {
+        let Some(id) = word.topic_id.filter(|_| partition.topic_id().is_none()) else {
+            return Ok(());
+        };
+        let assigned = partition.log().assign_topic_id(id);
+        assigned.map_err(|error| storage_error(&word.topic_partition, &error))?;
+        partition.learn_topic_id(id);
+        if let Some((leader, epoch)) = partition.followed()
+            && let Some(fetchers) = &self.fetchers
+        {
+            // It is to be fetched by its id from now on.
+            fetchers.follow(partition, leader, epoch);
+        }
+        Ok(())
+    }
+
     fn host(
         &self,
         word: &LeaderAndIsr,
         settings: &dyn Fn(&str) -> Arc<TopicSettings>,
     ) -> Result<Arc<Partition>, ErrorCode> {
         let name = &word.topic_partition;
+        let known = self.logs.log(name);
+        if known.is_some_and(|log| !is_same_topic(log.topic_id(), word)) {
+            // The topic was deleted and made again while this broker was away.
+            self.unhost(name);
+            self.logs.set_aside(name).map_err(|error| storage_error(name, &error))?;
+        }
         let settings = settings(&name.topic);
         let new = NewLog {
             partition: name.clone(),
@@ -199,10 +227,7 @@ impl ReplicaManager {
             is_new: word.is_new,
         };
         let log = self.logs.get_or_create(&new);
-        let log = log.map_err(|error| {
-            warn!(partition = %name, error = &error as &dyn std::error::Error, "no log for the partition");
-            ErrorCode::KafkaStorageError
-        })?;
+        let log = log.map_err(|error| storage_error(name, &error))?;
         let topic_id = log.topic_id().or(word.topic_id);
         let partition =
             Partition::new(name.clone(), topic_id, self.surroundings.clone(), log, settings);
@@ -226,6 +251,14 @@ impl ReplicaManager {
     /// Stops hosting a partition; with `delete`, its log goes too. One that is not hosted is fine, but its log is
     /// still deleted.
     pub fn stop(&self, name: &TopicPartition, delete: bool) -> Result<(), ErrorCode> {
+        self.unhost(name);
+        if delete {
+            self.logs.delete(name).map_err(|error| storage_error(name, &error))?;
+        }
+        Ok(())
+    }
+
+    fn unhost(&self, name: &TopicPartition) {
         let removed = {
             let mut topics = self.topics.write();
             let removed = topics.get_mut(&name.topic).and_then(|all| all.remove(&name.partition));
@@ -238,12 +271,18 @@ impl ReplicaManager {
             self.leave_leader(&partition);
             partition.retire();
         }
-        if delete {
-            self.logs.delete(name).map_err(|error| {
-                warn!(partition = %name, error = &error as &dyn std::error::Error, "could not delete the log");
-                ErrorCode::KafkaStorageError
-            })?;
-        }
-        Ok(())
     }
+}
+
+/// Whether a topic with this id is the one that the controller speaks of, as far as both know.
+fn is_same_topic(ours: Option<Uuid>, word: &LeaderAndIsr) -> bool {
+    ours.is_none() || word.topic_id.is_none() || ours == word.topic_id
+}
+
+fn storage_error(
+    partition: &TopicPartition,
+    error: &(dyn std::error::Error + 'static),
+) -> ErrorCode {
+    warn!(%partition, error, "the log of the partition cannot be used");
+    ErrorCode::KafkaStorageError
 }

@@ -68,6 +68,12 @@ pub(crate) async fn directories(broker: &Broker) -> String {
                 path.display(),
                 partitions.len()
             );
+            for name in &partitions {
+                // Those who wait for the partition find out.
+                if let Some(partition) = broker.replicas.get(&name.topic, name.partition) {
+                    partition.wake();
+                }
+            }
             broker.controller.log_dir_failed();
         }
         count(broker);

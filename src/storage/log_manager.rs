@@ -377,6 +377,22 @@ impl LogManager {
         self.delete_log(log)
     }
 
+    /// Puts a log aside that is of another topic of this name: it is kept as a stray, and never served. Whether there was
+    /// one.
+    pub fn set_aside(&self, partition: &TopicPartition) -> Result<bool, LogError> {
+        let _changing = self.changing.lock();
+        let log = self.logs.lock().current.remove(partition);
+        let Some(log) = log else { return Ok(false) };
+        let name = directory_name::new_name(partition, DirectoryKind::Stray, Uuid::random())
+            .expect("only future names can be too long");
+        log.rename(&name)?;
+        log.abandon(&mut log.writer.lock());
+        let path = log.path().to_path_buf();
+        tracing::warn!(%partition, topic_id = ?log.topic_id(), path = %path.display(), "the log is of another topic of this name: it is kept aside, and not served");
+        self.logs.lock().strays.push((partition.clone(), path));
+        Ok(true)
+    }
+
     fn delete_log(&self, log: Option<Arc<Log>>) -> Result<bool, LogError> {
         let Some(log) = log else { return Ok(false) };
         let name = directory_name::new_name(log.partition(), DirectoryKind::Delete, Uuid::random())

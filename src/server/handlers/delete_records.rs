@@ -1,8 +1,9 @@
 //! DeleteRecords (API key 21): moves the start of logs. Source: KIP-107, `Partition.deleteRecordsOnLeader`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
+    clock,
     error_code::ErrorCode,
     ids::{LeaderEpoch, Offset},
     topic,
@@ -11,7 +12,10 @@ use kafka_protocol::messages::{
     DeleteRecordsRequest, DeleteRecordsResponse, TopicName,
     delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult},
 };
-use replication::replica_manager::Access;
+use replication::{
+    partition::{ChangeWaiter, Partition},
+    replica_manager::Access,
+};
 
 use crate::{broker::Broker, errors};
 
@@ -30,20 +34,58 @@ pub(crate) async fn handle(
             partitions.insert(asked.partition_index, asked.offset);
         }
     }
-    let topics = wanted.into_iter().map(|(name, partitions)| {
-        let partitions = partitions.into_iter().map(|(partition, offset)| {
-            let answer = DeleteRecordsPartitionResult::default()
-                .with_partition_index(partition)
-                .with_low_watermark(-1);
-            match delete_before(broker, &name, partition, offset) {
-                Ok(low_watermark) => answer.with_low_watermark(low_watermark.0),
-                Err(error) => answer.with_error_code(error.code()),
-            }
-        });
-        let partitions = partitions.collect();
-        DeleteRecordsTopicResult::default().with_name(name).with_partitions(partitions)
-    });
-    DeleteRecordsResponse::default().with_topics(topics.collect())
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let mut outcomes = Vec::new();
+    for (name, partitions) in wanted {
+        for (partition, offset) in partitions {
+            let begun = delete_before(broker, &name, partition, offset);
+            outcomes.push((name.clone(), partition, begun));
+        }
+    }
+    let deleted = outcomes.iter().filter_map(|(_, _, begun)| begun.as_ref().ok());
+    let waiter = ChangeWaiter::new(deleted.map(|deleted| deleted.partition.clone()).collect());
+    let deadline = clock::now() + timeout;
+    while outcomes.iter().any(|(_, _, begun)| begun.as_ref().is_ok_and(Deleted::is_waiting)) {
+        if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
+            break;
+        }
+    }
+    let mut topics: Vec<DeleteRecordsTopicResult> = Vec::new();
+    for (name, partition, begun) in outcomes {
+        let answer = DeleteRecordsPartitionResult::default().with_partition_index(partition);
+        let answer = match begun.and_then(|deleted| deleted.result()) {
+            Ok(low_watermark) => answer.with_low_watermark(low_watermark.0),
+            Err(error) => answer.with_low_watermark(-1).with_error_code(error.code()),
+        };
+        match topics.last_mut().filter(|last| last.name == name) {
+            Some(last) => last.partitions.push(answer),
+            None => topics.push(
+                DeleteRecordsTopicResult::default().with_name(name).with_partitions(vec![answer]),
+            ),
+        }
+    }
+    DeleteRecordsResponse::default().with_topics(topics)
+}
+
+/// Records that are deleted here; followers may still have them.
+struct Deleted {
+    partition: Arc<Partition>,
+    before: Offset,
+}
+
+impl Deleted {
+    /// Whether a live replica still has such records.
+    fn is_waiting(&self) -> bool {
+        self.partition.low_watermark().is_some_and(|low_watermark| low_watermark < self.before)
+    }
+
+    fn result(&self) -> Result<Offset, ErrorCode> {
+        match self.partition.low_watermark() {
+            None => Err(ErrorCode::NotLeaderOrFollower),
+            Some(low_watermark) if low_watermark < self.before => Err(ErrorCode::RequestTimedOut),
+            Some(low_watermark) => Ok(low_watermark),
+        }
+    }
 }
 
 fn delete_before(
@@ -51,7 +93,7 @@ fn delete_before(
     topic: &str,
     partition: i32,
     offset: i64,
-) -> Result<Offset, ErrorCode> {
+) -> Result<Deleted, ErrorCode> {
     if broker.metadata.load().partition(topic, partition).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
@@ -68,6 +110,6 @@ fn delete_before(
     if offset.0 < 0 {
         return Err(ErrorCode::OffsetOutOfRange);
     }
-    log.advance_start_offset(offset).map_err(|error| errors::of_log(&error))?;
-    Ok(log.start_offset())
+    partition.delete_records_before(offset).map_err(|error| errors::of_log(&error))?;
+    Ok(Deleted { before: offset, partition })
 }
