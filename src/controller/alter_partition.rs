@@ -230,6 +230,7 @@ impl Controller {
         partition.leadership = Some(leadership.clone());
         self.mention(batch, &id);
         batch.tell_all();
+        self.look_for_arrival(&id, applied);
         let (topic, index) = (wanted.topic, wanted.index);
         let altered = AlteredPartition { topic, index, result: Ok(leadership) };
         self.alterations[number].done.push(altered);

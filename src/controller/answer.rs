@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::{error_code::ErrorCode, topic::TopicPartition};
 
-use crate::alter_partition::Altered;
+use crate::{alter_partition::Altered, elect_leaders::Elected, reassignment::Reassigned};
 
 /// Which request an answer belongs to; chosen by the one who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,4 +17,8 @@ pub enum Answer {
     AlterPartition(Altered),
     /// Of `Change::ControlledShutdown`: the partitions that the broker still leads though others hold them too.
     ControlledShutdown(Result<BTreeSet<TopicPartition>, ErrorCode>),
+    /// Of `Change::ElectLeaders`.
+    ElectLeaders(Elected),
+    /// Of `Change::Reassign`.
+    Reassign(Reassigned),
 }

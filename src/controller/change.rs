@@ -14,7 +14,12 @@ use common::{
 use metadata::broker::Broker;
 
 use crate::{
-    alter_partition::AlterPartition, answer::Ticket, assignment::Assignment, states::Leadership,
+    alter_partition::AlterPartition,
+    answer::Ticket,
+    assignment::Assignment,
+    elect_leaders::ElectionType,
+    reassignment::{Moves, Orders},
+    states::Leadership,
 };
 
 /// A topic's znodes.
@@ -100,4 +105,29 @@ pub enum Change {
     },
     /// Partitions that shall be led by their first replica.
     PreferLeaders(BTreeSet<TopicPartition>),
+    /// Elections, of these partitions or of all.
+    ElectLeaders {
+        /// Who is to be answered.
+        ticket: Ticket,
+        /// Who shall lead.
+        kind: ElectionType,
+        /// The partitions; none for all.
+        only: Option<BTreeSet<TopicPartition>>,
+    },
+    /// It is time to look whether leaderships are where they belong.
+    Rebalance {
+        /// `leader.imbalance.per.broker.percentage`.
+        percentage: i32,
+    },
+    /// Partitions to be moved, or whose move is to end.
+    Reassign {
+        /// Who is to be answered.
+        ticket: Ticket,
+        /// Where they shall be.
+        moves: Moves,
+    },
+    /// What `/admin/reassign_partitions` says; none where it is not there.
+    Orders(Option<Orders>),
+    /// States that a leader has written itself, as those of before 2.7 do.
+    States(Vec<(TopicPartition, Leadership)>),
 }

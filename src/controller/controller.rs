@@ -6,19 +6,22 @@ use std::{
 };
 
 use common::{
-    ids::{BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
     topic::{TopicPartition, Uuid},
 };
 use metadata::broker::Broker;
 
 use crate::{
     alter_partition::Alteration,
+    assignment::Assignment,
     change::Change,
     controlled_shutdown::Shutdown,
     deletion::Deletion,
+    elect_leaders::Election,
     election::{Strategy, Voters, elect},
     held::Held,
     plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Todo, Write},
+    reassignment::{MoveRequest, Orders},
     request::{Batch, BrokerRequest, LeaderAndIsrPartition, Sender, StopReplicaPartition, shown},
     states::{Leadership, Partition, PartitionState, ReplicaState},
 };
@@ -56,6 +59,8 @@ pub(crate) struct Topic {
     pub(crate) partitions: BTreeMap<i32, Partition>,
     /// Set from the moment that somebody asks for its deletion.
     pub(crate) deletion: Option<Deletion>,
+    /// Partitions whose move is done, while the znode still says that they move.
+    pub(crate) arrived: BTreeSet<i32>,
     /// Its znodes are to be read again; nothing is decided until then.
     pub(crate) stale: bool,
 }
@@ -68,6 +73,14 @@ pub struct Controller {
     pub(crate) topics: HashMap<Arc<str>, Topic>,
     pub(crate) names: HashMap<Uuid, Arc<str>>,
     pub(crate) held: Held,
+    /// Partitions that are being moved.
+    pub(crate) moving: BTreeSet<TopicPartition>,
+    /// What `/admin/reassign_partitions` says.
+    pub(crate) orders: Option<Orders>,
+    /// Moves that were ordered and not begun.
+    pub(crate) move_requests: Vec<MoveRequest>,
+    /// Elections that are not answered yet.
+    pub(crate) elections: Vec<Election>,
     pub(crate) todo: BTreeMap<TopicPartition, Todo>,
     pub(crate) topics_todo: BTreeSet<Arc<str>>,
     /// Marks for deletion that lead to nothing.
@@ -94,6 +107,8 @@ enum Decision {
     Create(Leadership),
     /// Another state.
     Set(Leadership),
+    /// Another state, with which a move arrives.
+    Arrive(Leadership),
     /// To know whether the topic allows unclean elections.
     AskUnclean,
 }
@@ -108,6 +123,10 @@ impl Controller {
             topics: HashMap::new(),
             names: HashMap::new(),
             held: Held::default(),
+            moving: BTreeSet::new(),
+            orders: None,
+            move_requests: Vec::new(),
+            elections: Vec::new(),
             todo: BTreeMap::new(),
             topics_todo: BTreeSet::new(),
             forget: BTreeSet::new(),
@@ -133,6 +152,11 @@ impl Controller {
     /// The registered brokers, those that are shutting down included, in the order of their ids.
     pub fn live_brokers(&self) -> impl Iterator<Item = &Arc<Broker>> {
         self.brokers.values().map(|live| &live.broker)
+    }
+
+    /// The registration of a live broker.
+    pub fn broker_epoch(&self, broker: BrokerId) -> Option<BrokerEpoch> {
+        self.brokers.get(&broker).map(|live| live.broker.epoch)
     }
 
     /// Whether a partition is known; the states of others go into `Change::Topic`.
@@ -250,6 +274,7 @@ impl Controller {
         }
         for (index, partition) in &topic.partitions {
             self.held.remove(&name, *index, &partition.assignment.replicas);
+            self.moving.remove(&TopicPartition::new(Arc::clone(&name), *index));
         }
     }
 
@@ -294,8 +319,10 @@ impl Controller {
             let write = plan.write(Write::ForgetDeletion { name });
             plan.steps.push(Step::Forget { write });
         }
+        let mut moves = self.plan_moves(&mut plan);
         for name in std::mem::take(&mut self.topics_todo) {
-            self.plan_topic(name, new_id, &mut plan);
+            let moves = moves.get_mut(&name).map(std::mem::take).unwrap_or_default();
+            self.plan_topic(name, moves, new_id, &mut plan);
         }
         for (partition, todo) in std::mem::take(&mut self.todo) {
             self.plan_partition(partition, todo, &mut plan);
@@ -305,7 +332,14 @@ impl Controller {
         plan
     }
 
-    fn plan_topic(&mut self, name: Arc<str>, new_id: &mut dyn FnMut() -> Uuid, plan: &mut Plan) {
+    /// Decides what a topic's znode shall say; `moves` are assignments to be written.
+    fn plan_topic(
+        &mut self,
+        name: Arc<str>,
+        moves: BTreeMap<i32, Assignment>,
+        new_id: &mut dyn FnMut() -> Uuid,
+        plan: &mut Plan,
+    ) {
         let Some(topic) = self.topics.get(&name) else { return };
         if topic.stale {
             self.topics_todo.insert(name);
@@ -315,17 +349,25 @@ impl Controller {
             self.plan_deletion(name, plan);
             return;
         }
-        if topic.id.is_none() && self.options.topic_ids {
-            let assignments =
-                |(index, partition): (&i32, &Partition)| (*index, partition.assignment.clone());
-            let write = plan.write(Write::SetTopic {
-                name: Arc::clone(&name),
-                id: Some(new_id()),
-                partitions: topic.partitions.iter().map(assignments).collect(),
-                expected: topic.version,
-            });
-            plan.steps.push(Step::Topic { name, write });
+        let lacks_id = topic.id.is_none() && self.options.topic_ids;
+        if !lacks_id && moves.is_empty() && topic.arrived.is_empty() {
+            return;
         }
+        let assignments =
+            |(index, partition): (&i32, &Partition)| (*index, partition.assignment.clone());
+        let mut partitions: BTreeMap<i32, Assignment> =
+            topic.partitions.iter().map(assignments).collect();
+        for (index, assignment) in moves {
+            plan.moves(TopicPartition::new(Arc::clone(&name), index));
+            partitions.insert(index, assignment);
+        }
+        let write = plan.write(Write::SetTopic {
+            name: Arc::clone(&name),
+            id: if lacks_id { Some(new_id()) } else { topic.id },
+            partitions,
+            expected: topic.version,
+        });
+        plan.steps.push(Step::Topic { name, write });
     }
 
     fn plan_partition(&mut self, partition: TopicPartition, todo: Todo, plan: &mut Plan) {
@@ -334,11 +376,14 @@ impl Controller {
             return;
         }
         let Some(known) = topic.partitions.get(&partition.partition) else { return };
-        if topic.stale || (topic.id.is_none() && self.options.topic_ids) {
+        let waits = topic.stale || (topic.id.is_none() && self.options.topic_ids);
+        if waits || plan.changes(&partition) {
             self.todo.insert(partition, todo);
             return;
         }
-        let write = match self.decide(&partition, known, &todo) {
+        let decision = self.decide(&partition, known, &todo);
+        let arrives = matches!(decision, Decision::Arrive(_));
+        let write = match decision {
             Decision::AskUnclean => {
                 plan.unclean_wanted.insert(Arc::clone(&partition.topic));
                 self.todo.insert(partition, todo);
@@ -349,17 +394,19 @@ impl Controller {
                 let partition = partition.clone();
                 Some(plan.write(Write::CreateLeadership { partition, leadership }))
             }
-            Decision::Set(leadership) => {
+            Decision::Set(leadership) | Decision::Arrive(leadership) => {
                 let expected = leadership.partition_epoch;
                 let partition = partition.clone();
                 Some(plan.write(Write::SetLeadership { partition, leadership, expected }))
             }
         };
-        plan.steps.push(Step::Partition { partition, write, todo });
+        plan.steps.push(Step::Partition { partition, write, arrives, todo });
     }
 
     fn decide(&self, id: &TopicPartition, partition: &Partition, todo: &Todo) -> Decision {
-        let is_online = |broker: BrokerId| self.online(id, broker);
+        let is_online = |broker: BrokerId| {
+            self.online(id, broker) && partition.assignment.replicas.contains(&broker)
+        };
         let Some(leadership) = &partition.leadership else {
             let replicas = partition.assignment.replicas.iter().copied();
             let isr: Vec<BrokerId> = replicas.filter(|broker| is_online(*broker)).collect();
@@ -374,16 +421,17 @@ impl Controller {
             });
         };
         let bounced = |broker: &BrokerId| todo.hearers.bounced.contains(broker);
-        let is_shutting_down = |broker: BrokerId| self.is_shutting_down(broker);
-        let elected = |strategy: Strategy, online: &dyn Fn(BrokerId) -> bool| {
-            let voters = Voters { online, shutting_down: &is_shutting_down };
-            elect(partition, leadership, strategy, &voters)
+        let voters = |online: &dyn Fn(BrokerId) -> bool, strategy: Strategy| {
+            let shutting_down = &|broker: BrokerId| self.is_shutting_down(broker);
+            elect(&partition.assignment, leadership, strategy, &Voters { online, shutting_down })
         };
-        let mut next = todo.strategy.and_then(|strategy| elected(strategy, &is_online));
+        let is_assigned = |broker: &BrokerId| partition.assignment.replicas.contains(broker);
+        let is_lost = |broker: BrokerId| self.gone(id, broker) || !is_assigned(&broker);
+        let mut next = todo.strategy.and_then(|strategy| voters(&is_online, strategy));
         let leader = leadership.leader;
-        if next.is_none() && (self.gone(id, leader) || bounced(&leader)) {
+        if next.is_none() && (is_lost(leader) || bounced(&leader)) {
             // A member that shuts down is there still, so nobody from outside the ISR takes over.
-            let member_lives = leadership.isr.iter().any(|broker| !self.gone(id, *broker));
+            let member_lives = leadership.isr.iter().any(|broker| !is_lost(*broker));
             let other_lives = partition.assignment.replicas.iter().any(|id| is_online(*id));
             let unclean = match self.unclean.get(&id.topic) {
                 _ if member_lives || !other_lives => false,
@@ -392,26 +440,55 @@ impl Controller {
             };
             let strategy = Strategy::Offline { unclean };
             let never_left = |broker: BrokerId| is_online(broker) && !bounced(&broker);
-            next = elected(strategy, &never_left).or_else(|| elected(strategy, &is_online));
+            next = voters(&never_left, strategy).or_else(|| voters(&is_online, strategy));
         }
-        let next = next.or_else(|| {
-            let told = |broker: &BrokerId| todo.hearers.stop.contains(broker) || bounced(broker);
-            let lost = |broker: BrokerId| self.gone(id, broker);
-            let mut next = without_lost(leadership, &lost, &told);
-            // A leader that bounced and stays all the same begins a new epoch: it may have lost records.
-            if next == *leadership && bounced(&next.leader) {
-                next.leader_epoch = LeaderEpoch(next.leader_epoch.0.wrapping_add(1));
-            }
-            (next != *leadership).then_some(next)
-        });
-        match next {
-            None => Decision::Keep,
-            Some(mut next) => {
-                next.controller_epoch = self.options.epoch;
-                next.recovering &= self.options.leader_recovery;
-                Decision::Set(next)
+        let told = |broker: &BrokerId| todo.hearers.stop.contains(broker) || bounced(broker);
+        let mut next = match next {
+            Some(elected) => without_lost(&elected, &is_lost, &|_| false),
+            None => without_lost(leadership, &is_lost, &told),
+        };
+        let arrived = self.arrived(id, &partition.assignment, &next);
+        let arrives = arrived.is_some();
+        next = arrived.unwrap_or(next);
+        // A leader that bounced and stays all the same begins a new epoch: it may have lost records.
+        let begins_anew = arrives || todo.new_epoch || bounced(&next.leader);
+        if next == *leadership && !begins_anew {
+            return Decision::Keep;
+        }
+        next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
+        next.controller_epoch = self.options.epoch;
+        next.recovering &= self.options.leader_recovery;
+        if arrives { Decision::Arrive(next) } else { Decision::Set(next) }
+    }
+
+    /// The leadership with which a move ends; none where there is no move, or not all that are to come are in sync.
+    fn arrived(
+        &self,
+        id: &TopicPartition,
+        assignment: &Assignment,
+        leadership: &Leadership,
+    ) -> Option<Leadership> {
+        if !assignment.is_moving() {
+            return None;
+        }
+        let target = Assignment::of(assignment.target());
+        if !target.replicas.iter().all(|broker| leadership.isr.contains(broker)) {
+            return None;
+        }
+        let online = &|broker: BrokerId| self.online(id, broker);
+        let shutting_down = &|broker: BrokerId| self.is_shutting_down(broker);
+        let is_target = target.replicas.contains(&leadership.leader);
+        let mut next = leadership.clone();
+        if !is_target || !online(leadership.leader) {
+            let voters = Voters { online, shutting_down };
+            match elect(&target, leadership, Strategy::Reassign, &voters) {
+                Some(elected) => next = elected,
+                None if is_target && !self.gone(id, leadership.leader) => {}
+                None => return None,
             }
         }
+        next.isr.retain(|broker| target.replicas.contains(broker));
+        Some(next)
     }
 
     /// Takes over what was accepted; `outcomes` has one for each write of the plan. What was not
@@ -426,9 +503,10 @@ impl Controller {
         self.announce_brokers(&mut applied.requests);
         for step in plan.steps {
             match step {
-                Step::Partition { partition, write, todo } => {
+                Step::Partition { partition, write, arrives, todo } => {
                     let write = write.map(|index| (&plan.writes[index], outcomes[index]));
-                    self.apply_partition(partition, write, todo, &mut batch, &mut applied);
+                    let decided = (write, arrives);
+                    self.apply_partition(partition, decided, todo, &mut batch, &mut applied);
                 }
                 Step::Alter { partition, write, alteration, wanted } => {
                     let write = (&plan.writes[write], outcomes[write]);
@@ -437,6 +515,9 @@ impl Controller {
                 }
                 Step::Topic { name, write } => {
                     self.apply_topic(name, &plan.writes[write], outcomes[write], &mut applied);
+                }
+                Step::Orders { write } => {
+                    self.apply_orders((&plan.writes[write], outcomes[write]), &mut applied);
                 }
                 Step::StartDeletion { name } => {
                     self.start_deletion(&name, &mut batch);
@@ -454,6 +535,8 @@ impl Controller {
             }
         }
         self.answer_alterations(&mut applied);
+        self.answer_moves(&mut applied);
+        self.answer_elections(&mut applied);
         self.answer_shutdowns(&mut applied);
         self.send(batch, &mut applied.requests);
         self.settled = true;
@@ -516,7 +599,7 @@ impl Controller {
     fn apply_partition(
         &mut self,
         id: TopicPartition,
-        write: Option<(&Write, Outcome)>,
+        (write, arrives): (Option<(&Write, Outcome)>, bool),
         mut todo: Todo,
         batch: &mut Batch,
         applied: &mut Applied,
@@ -560,12 +643,18 @@ impl Controller {
             applied.more = true;
             return;
         }
+        if arrives && write.is_some() {
+            self.arrive(&id, &mut todo.hearers);
+            applied.more = true;
+        } else if write.is_some() {
+            self.look_for_arrival(&id, applied);
+        }
         if write.is_some() || todo.hearers != Hearers::default() {
             self.announce_partition(&id, created, write.is_some(), &todo.hearers, batch);
         }
     }
 
-    fn leadership(&self, id: &TopicPartition) -> Option<&Leadership> {
+    pub(crate) fn leadership(&self, id: &TopicPartition) -> Option<&Leadership> {
         self.topics.get(&id.topic)?.partitions.get(&id.partition)?.leadership.as_ref()
     }
 
@@ -587,16 +676,26 @@ impl Controller {
             let can = self.brokers.contains_key(broker) && !hearers.stop.contains(broker);
             meant && can && (!created || leadership.isr.contains(broker))
         };
-        let content = LeaderAndIsrPartition {
+        let assignment = &partition.assignment;
+        let comes = |broker: &BrokerId| {
+            created || assignment.adding.contains(broker) && !leadership.isr.contains(broker)
+        };
+        let (new, old): (Vec<BrokerId>, Vec<BrokerId>) =
+            assignment.replicas.iter().copied().filter(hears).partition(comes);
+        let mut content = LeaderAndIsrPartition {
             index: id.partition,
             leadership: leadership.clone(),
-            assignment: partition.assignment.clone(),
-            is_new: created,
+            assignment: assignment.clone(),
+            is_new: false,
         };
-        batch.lead(partition.assignment.replicas.iter().copied().filter(hears), id, &content);
-        for &broker in &hearers.stop {
+        batch.lead(old, id, &content);
+        content.is_new = true;
+        batch.lead(new, id, &content);
+        let stop = hearers.stop.iter().map(|broker| (broker, false));
+        let drop = hearers.drop.iter().filter(|broker| !assignment.replicas.contains(broker));
+        for (&broker, delete) in stop.chain(drop.map(|broker| (broker, true))) {
             let leader_epoch = leadership.leader_epoch;
-            let content = StopReplicaPartition { index: id.partition, leader_epoch, delete: false };
+            let content = StopReplicaPartition { index: id.partition, leader_epoch, delete };
             batch.stop(broker, id, content);
         }
     }
@@ -610,9 +709,23 @@ impl Controller {
     ) {
         let Some(topic) = self.topics.get_mut(&name) else { return };
         match (write, outcome) {
-            (Write::SetTopic { id, .. }, Outcome::Done { version }) => {
+            (Write::SetTopic { id, partitions, .. }, Outcome::Done { version }) => {
                 topic.version = version;
                 topic.id = *id;
+                topic.arrived.clear();
+                let is_other = |(index, assignment): &(&i32, &Assignment)| {
+                    let known = topic.partitions.get(*index);
+                    known.is_some_and(|known| known.assignment != **assignment)
+                };
+                let moved: Vec<(i32, Assignment)> = partitions
+                    .iter()
+                    .filter(is_other)
+                    .map(|(index, assignment)| (*index, assignment.clone()))
+                    .collect();
+                for (index, assignment) in moved {
+                    self.adopt(&TopicPartition::new(Arc::clone(&name), index), assignment);
+                }
+                self.moves_are_written(&name);
                 if let Some(id) = id {
                     self.names.insert(*id, name);
                 }
@@ -650,9 +763,9 @@ pub struct Counts {
     pub replicas_ineligible: usize,
 }
 
-/// The leadership without its lost replicas and those that are told to leave, and its epoch one up if
-/// that changes anything. The ISR never becomes empty: the last members to be lost stay, for only they
-/// may lead again; nor does it lose a leader that lives.
+/// The leadership without its lost replicas and those that are told to leave. The ISR never becomes
+/// empty: the last members to be lost stay, for only they may lead again; nor does it lose a leader
+/// that lives.
 fn without_lost(
     leadership: &Leadership,
     lost: &dyn Fn(BrokerId) -> bool,
@@ -666,9 +779,6 @@ fn without_lost(
     next.isr.retain(|broker| !lost(*broker) && (*broker == leader || !told(broker)));
     if next.isr.is_empty() {
         next.isr.clone_from(&leadership.isr);
-    }
-    if next != *leadership {
-        next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
     }
     next
 }

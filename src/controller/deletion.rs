@@ -89,7 +89,7 @@ impl Controller {
             let write =
                 plan.write(Write::SetLeadership { partition: id.clone(), leadership, expected });
             let (write, todo) = (Some(write), Todo::default());
-            plan.steps.push(Step::Partition { partition: id, write, todo });
+            plan.steps.push(Step::Partition { partition: id, write, arrives: false, todo });
             led = true;
         }
         if led {

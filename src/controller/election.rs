@@ -1,8 +1,8 @@
 //! Who shall lead. Source: `kafka.controller.Election`, `PartitionLeaderElectionAlgorithms`.
 
-use common::ids::{BrokerId, LeaderEpoch};
+use common::ids::BrokerId;
 
-use crate::states::{Leadership, Partition};
+use crate::{assignment::Assignment, states::Leadership};
 
 /// The rule by which a leader is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct Voters<'a> {
     pub shutting_down: &'a dyn Fn(BrokerId) -> bool,
 }
 
-/// The leadership that the strategy leads to, with its epoch one up; none where nobody may lead.
+/// The leadership that the strategy leads to, in its present epoch; none where nobody may lead.
 pub fn elect(
-    partition: &Partition,
+    assignment: &Assignment,
     leadership: &Leadership,
     strategy: Strategy,
     voters: &Voters<'_>,
@@ -39,9 +39,8 @@ pub fn elect(
     let Voters { online, shutting_down } = *voters;
     let in_sync = |broker: &BrokerId| leadership.isr.contains(broker);
     let eligible = |broker: &BrokerId| online(*broker) && in_sync(broker);
-    let replicas = &partition.assignment.replicas;
+    let replicas = &assignment.replicas;
     let mut next = leadership.clone();
-    next.leader_epoch = LeaderEpoch(leadership.leader_epoch.0.wrapping_add(1));
     match strategy {
         Strategy::Offline { unclean } => {
             if let Some(leader) = replicas.iter().copied().find(eligible) {
@@ -56,7 +55,7 @@ pub fn elect(
             }
         }
         Strategy::Reassign => {
-            next.leader = partition.assignment.target().into_iter().find(|id| eligible(id))?;
+            next.leader = assignment.target().into_iter().find(|id| eligible(id))?;
         }
         Strategy::Preferred => {
             next.leader = replicas.first().copied().filter(eligible)?;
@@ -74,10 +73,7 @@ mod tests {
     use common::ids::{BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch};
 
     use super::{Strategy, Voters, elect};
-    use crate::{
-        assignment::Assignment,
-        states::{Leadership, Partition},
-    };
+    use crate::{assignment::Assignment, states::Leadership};
 
     fn ids(list: &[i32]) -> Vec<BrokerId> {
         list.iter().copied().map(BrokerId).collect()
@@ -85,7 +81,6 @@ mod tests {
 
     /// Elects among the replicas with broker 1 as the leader; gives leader and ISR.
     fn check(replicas: &[i32], isr: &[i32], online: &[i32], strategy: Strategy) -> String {
-        let partition = Partition { assignment: Assignment::of(ids(replicas)), leadership: None };
         let leadership = Leadership {
             leader: BrokerId(1),
             leader_epoch: LeaderEpoch(5),
@@ -96,10 +91,10 @@ mod tests {
         };
         let is_online = |broker: BrokerId| online.contains(&broker.0);
         let voters = Voters { online: &is_online, shutting_down: &|broker| broker == BrokerId(1) };
-        let Some(next) = elect(&partition, &leadership, strategy, &voters) else {
+        let Some(next) = elect(&Assignment::of(ids(replicas)), &leadership, strategy, &voters)
+        else {
             return "nobody".to_owned();
         };
-        assert_eq!(next.leader_epoch, LeaderEpoch(6));
         let isr: Vec<i32> = next.isr.iter().map(|broker| broker.0).collect();
         format!("{} {isr:?}{}", next.leader, if next.recovering { " recovering" } else { "" })
     }

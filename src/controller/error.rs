@@ -17,6 +17,11 @@ impl ApiError {
         ApiError { code, message: None }
     }
 
+    /// A code, and Kafka's own words for it.
+    pub fn in_words(code: ErrorCode) -> ApiError {
+        ApiError::new(code, code.message())
+    }
+
     /// A code and what was wrong.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
         ApiError { code, message: Some(message.into()) }

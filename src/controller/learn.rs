@@ -16,9 +16,8 @@ use crate::{
     change::{Change, TopicRead},
     controller::{Controller, LiveBroker, Topic},
     deletion::Deletion,
-    election::Strategy,
     plan::Todo,
-    states::Partition,
+    states::{Leadership, Partition},
 };
 
 impl Controller {
@@ -57,6 +56,13 @@ impl Controller {
             }
             Change::Behind(broker) => self.learn_behind(broker),
             Change::PreferLeaders(partitions) => self.learn_preferred(partitions),
+            Change::ElectLeaders { ticket, kind, only } => {
+                self.learn_elect_leaders(ticket, kind, only);
+            }
+            Change::Rebalance { percentage } => self.learn_rebalance(percentage),
+            Change::Reassign { ticket, moves } => self.learn_reassign(ticket, moves),
+            Change::Orders(orders) => self.learn_orders(orders),
+            Change::States(states) => self.learn_states(states),
         }
     }
 
@@ -170,32 +176,50 @@ impl Controller {
             version,
             partitions: std::collections::BTreeMap::new(),
             deletion: None,
+            arrived: BTreeSet::new(),
             stale: false,
         });
         topic.id = id;
         topic.version = version;
         topic.stale = false;
         self.topics_todo.insert(Arc::clone(&name));
+        let mut moved = Vec::new();
         let mut news = Vec::new();
         for (index, assignment) in partitions {
-            if topic.partitions.contains_key(&index) {
+            let Some(known) = topic.partitions.get(&index) else {
+                if let Some(deletion) = &mut topic.deletion {
+                    deletion.late_partitions = true;
+                } else {
+                    topic.partitions.insert(index, Partition::default());
+                    news.push((index, assignment));
+                }
                 continue;
+            };
+            // A move that is done here, and not yet in the znode.
+            let is_behind = topic.arrived.contains(&index)
+                && assignment.is_moving()
+                && assignment.target() == known.assignment.replicas;
+            if known.assignment != assignment && !is_behind && topic.deletion.is_none() {
+                moved.push((index, assignment));
+            } else if !is_behind {
+                topic.arrived.remove(&index);
             }
-            if let Some(deletion) = &mut topic.deletion {
-                deletion.late_partitions = true;
-                continue;
-            }
-            self.held.add(&name, index, &assignment.replicas);
-            topic.partitions.insert(index, Partition { assignment, leadership: None });
-            news.push(index);
         }
         for (index, leadership) in leaderships {
             if let Some(partition) = topic.partitions.get_mut(&index) {
                 partition.leadership = leadership;
             }
         }
-        for index in news {
-            self.work(TopicPartition::new(Arc::clone(&name), index)).hearers.all = true;
+        for (index, assignment) in news {
+            let id = TopicPartition::new(Arc::clone(&name), index);
+            let todo = self.work(id.clone());
+            todo.hearers.all = true;
+            // Whoever began the move may not have told the replicas.
+            todo.new_epoch = assignment.is_moving();
+            self.assign(&id, assignment);
+        }
+        for (index, assignment) in moved {
+            self.adopt(&TopicPartition::new(Arc::clone(&name), index), assignment);
         }
     }
 
@@ -253,19 +277,16 @@ impl Controller {
         }
     }
 
-    /// Partitions that their first replica leads already need no election.
-    fn learn_preferred(&mut self, partitions: BTreeSet<TopicPartition>) {
-        for id in partitions {
-            let topic = self.topics.get(&id.topic);
-            let Some(partition) = topic.and_then(|topic| topic.partitions.get(&id.partition))
-            else {
-                continue;
-            };
-            let leader = partition.leadership.as_ref().map(|known| known.leader);
-            if leader.is_some() && leader != partition.assignment.replicas.first().copied() {
-                // A shutdown of the leader goes before.
-                self.work(id).strategy.get_or_insert(Strategy::Preferred);
+    /// Leaders changed their ISRs themselves: everyone shall know.
+    fn learn_states(&mut self, states: Vec<(TopicPartition, Leadership)>) {
+        for (id, leadership) in states {
+            let Some(topic) = self.topics.get_mut(&id.topic) else { continue };
+            let Some(partition) = topic.partitions.get_mut(&id.partition) else { continue };
+            let known = partition.leadership.as_ref().map(|known| known.partition_epoch);
+            if known.is_none_or(|known| known < leadership.partition_epoch) {
+                partition.leadership = Some(leadership);
             }
+            self.work(id).hearers.everyone = true;
         }
     }
 }

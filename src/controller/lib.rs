@@ -1,4 +1,4 @@
-//! Partition and replica states, elections, topic creation and deletion. Decides; does nothing.
+//! Partition and replica states, elections, moves, topic creation and deletion. Decides; does nothing.
 //!
 //! The controller lives in turns. It is told what was read (`Change`), decides what to write
 //! (`Controller::plan`), hears which writes were accepted, and says what brokers are to be told
@@ -11,9 +11,11 @@ pub mod answer;
 pub mod assignment;
 pub mod change;
 pub mod controller;
+pub mod elect_leaders;
 pub mod election;
 pub mod error;
 pub mod plan;
+pub mod reassignment;
 pub mod request;
 pub mod states;
 pub mod topics;

@@ -15,6 +15,7 @@ use crate::{
     answer::{Answer, Ticket},
     assignment::Assignment,
     election::Strategy,
+    error::ApiError,
     request::BrokerRequest,
     states::{Leadership, PartitionState},
 };
@@ -39,7 +40,8 @@ pub enum Write {
         /// The version to be replaced.
         expected: PartitionEpoch,
     },
-    /// Write a topic's assignments again: with an id, or without partitions that came too late.
+    /// Write a topic's assignments again: with an id, with a move that begins or ends, or without partitions that came
+    /// too late.
     SetTopic {
         /// The topic.
         name: Arc<str>,
@@ -57,6 +59,14 @@ pub enum Write {
         name: Arc<str>,
         /// Its partitions, and whether each has a state.
         partitions: BTreeMap<i32, bool>,
+    },
+    /// Write what is left to do into `/admin/reassign_partitions`, or delete it where nothing is; missing counts as done
+    /// then.
+    SetOrders {
+        /// What is left.
+        moves: BTreeMap<TopicPartition, Vec<BrokerId>>,
+        /// The version to be replaced.
+        expected: i32,
     },
     /// Take a name out of `/admin/delete_topics`; missing counts as done.
     ForgetDeletion {
@@ -82,10 +92,14 @@ pub enum Outcome {
 pub(crate) struct Hearers {
     /// Every live replica.
     pub(crate) all: bool,
+    /// Nobody has to lead or follow anew, but everyone shall know how it stands.
+    pub(crate) everyone: bool,
     /// These.
     pub(crate) some: BTreeSet<BrokerId>,
     /// Brokers that stop their replica.
     pub(crate) stop: BTreeSet<BrokerId>,
+    /// Brokers that are no replicas any more: they delete what they have.
+    pub(crate) drop: BTreeSet<BrokerId>,
     /// Brokers that failed and came back, perhaps without the end of their logs: they lose
     /// leadership and leave the ISR as far as others can take over.
     pub(crate) bounced: BTreeSet<BrokerId>,
@@ -96,18 +110,22 @@ pub(crate) struct Hearers {
 pub(crate) struct Todo {
     /// An election that was asked for; another one is held if the leader is gone.
     pub(crate) strategy: Option<Strategy>,
+    /// The replicas are others now, and listen only to a new epoch.
+    pub(crate) new_epoch: bool,
     pub(crate) hearers: Hearers,
 }
 
 /// What one write, or one partition without a write, leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A partition; the write, if any, is one of its leadership.
-    Partition { partition: TopicPartition, write: Option<usize>, todo: Todo },
+    /// A partition; the write, if any, is one of its leadership. With it a move may have arrived.
+    Partition { partition: TopicPartition, write: Option<usize>, arrives: bool, todo: Todo },
     /// The ISR that a leader asked for, by the number of its request.
     Alter { partition: TopicPartition, write: usize, alteration: usize, wanted: NewIsr },
     /// A topic's znode.
     Topic { name: Arc<str>, write: usize },
+    /// The znode of old tools' moves.
+    Orders { write: usize },
     /// A topic's replicas are told to delete.
     StartDeletion { name: Arc<str> },
     /// A topic's znodes are deleted.
@@ -122,7 +140,7 @@ pub struct Plan {
     pub(crate) writes: Vec<Write>,
     pub(crate) steps: Vec<Step>,
     pub(crate) unclean_wanted: BTreeSet<Arc<str>>,
-    /// Partitions whose leadership is written.
+    /// Partitions whose leadership or assignment is written.
     changed: HashSet<TopicPartition>,
 }
 
@@ -138,9 +156,14 @@ impl Plan {
         &self.unclean_wanted
     }
 
-    /// Whether the partition's leadership is to be written.
+    /// Whether the partition's leadership or assignment is to be written.
     pub(crate) fn changes(&self, partition: &TopicPartition) -> bool {
         self.changed.contains(partition)
+    }
+
+    /// The partition gets another assignment; what else is to be decided for it waits for that.
+    pub(crate) fn moves(&mut self, partition: TopicPartition) {
+        self.changed.insert(partition);
     }
 
     pub(crate) fn write(&mut self, write: Write) -> usize {
@@ -181,6 +204,10 @@ pub struct Applied {
     pub reread: BTreeSet<Arc<str>>,
     /// Answers to requests; what they say is written.
     pub answers: Vec<(Ticket, Answer)>,
+    /// Orders of old tools that were refused.
+    pub failed_orders: Vec<(TopicPartition, ApiError)>,
+    /// `/admin/reassign_partitions` is not as the plan took it to be: read it again.
+    pub reread_orders: bool,
     /// Topics that are deleted for good.
     pub deleted: Vec<Arc<str>>,
     /// Whether more is to be decided: plan again, at once.

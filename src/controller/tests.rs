@@ -7,12 +7,17 @@
 //! resume answers to StopReplica, `stop-error` makes them fail; `answer 1 t-0` answers late;
 //! `alter 1 t-0 1,2` is the wish of a leader for an ISR, its epochs as stored but for `registered=9 epoch=9 version=9
 //! recovering=1 seen=9 id=9`;
+//! `move t-0:2,3 t-1:back` orders and ends moves, `orders t-0:2,3` does in the znode; `elect preferred t-0` and
+//! `elect unclean all` ask for elections, `rebalance 10` for those that the balance needs; `wrote 1 t-0 1,2` is an ISR
+//! that its leader wrote itself;
 //! `storage-error 1 t-0` and `storage-ok 1 t-0` answer LeaderAndIsr; `shutdown 1`, `behind 1`, `prefer t-0`,
-//! `unclean t`, `conflict t-0` speak for themselves. `start` begins the term.
+//! `unclean t`, `conflict t-0` (`conflict topic t` for the topic's znode) speak for themselves. `start` begins the term.
 
 mod alter_partition;
+mod elections;
 mod golden;
 mod random;
+mod reassignment;
 mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _};
@@ -27,6 +32,7 @@ use expect_test::{Expect, expect};
 use self::world::{World, ids, options};
 use crate::{
     alter_partition::TopicKey, assignment::Assignment, change::Change, controller::Options,
+    elect_leaders::ElectionType, reassignment::Orders,
 };
 
 fn partition(text: &str) -> TopicPartition {
@@ -123,6 +129,42 @@ fn step(world: &mut World, words: &[&str]) {
             }
             world.ask(|ticket| Change::AlterPartition { ticket, request });
         }
+        ["move", moves @ ..] => {
+            let moves = moves.iter().map(|word| {
+                let (name, replicas) = word.split_once(':').unwrap();
+                let target = (replicas != "back").then(|| ids(replicas));
+                (partition(name), target)
+            });
+            let moves = moves.collect();
+            world.ask(|ticket| Change::Reassign { ticket, moves });
+        }
+        ["orders", moves @ ..] => {
+            let moves = moves.iter().map(|word| {
+                let (name, replicas) = word.split_once(':').unwrap();
+                (partition(name), ids(replicas))
+            });
+            world.orders = Some(Orders { moves: moves.collect(), version: 0 });
+            world.orders_changed();
+        }
+        ["elect", kind, partitions @ ..] => {
+            let kind = match *kind {
+                "preferred" => ElectionType::Preferred,
+                _ => ElectionType::Unclean,
+            };
+            let only = match partitions {
+                ["all"] => None,
+                _ => Some(partitions.iter().map(|name| partition(name)).collect()),
+            };
+            world.ask(|ticket| Change::ElectLeaders { ticket, kind, only });
+        }
+        ["rebalance", percentage] => {
+            let percentage = percentage.parse().unwrap();
+            world.pending.push(Change::Rebalance { percentage });
+        }
+        ["wrote", id, name, isr] => {
+            let request = world.new_isr(BrokerId(id.parse().unwrap()), &partition(name), isr);
+            world.write_isr(&partition(name), &request.partitions[0]);
+        }
         ["behind", id] => {
             world.pending.push(Change::Behind(BrokerId(id.parse().unwrap())));
         }
@@ -132,6 +174,9 @@ fn step(world: &mut World, words: &[&str]) {
         ["unclean", name] => {
             world.unclean.insert((*name).into());
             world.pending.push(Change::UncleanEnabled(Some((*name).into())));
+        }
+        ["conflict", "topic", name] => {
+            world.conflicts.insert(TopicPartition::new(*name, -1));
         }
         ["conflict", name] => {
             world.conflicts.insert(partition(name));

@@ -56,12 +56,14 @@ const ELECTION_BACKOFF: Duration = Duration::from_secs(1);
 /// looked at again at the next occasion.
 const COMMANDS_MAX: usize = 256;
 /// What the controller watches.
-const WATCHED: [&str; 6] = [
+const WATCHED: [&str; 8] = [
     paths::CONTROLLER,
     paths::BROKER_IDS,
     paths::TOPICS,
     paths::DELETE_TOPICS,
     paths::LOG_DIR_EVENTS,
+    paths::ISR_CHANGES,
+    paths::REASSIGN_PARTITIONS,
     paths::PREFERRED_REPLICA_ELECTION,
 ];
 

@@ -8,8 +8,8 @@ use common::{
 };
 use serde_json::Value;
 
-use super::world::{TopicNode, World, options, show_leadership};
-use crate::{assignment::Assignment, change::Change, states::Leadership};
+use super::world::{TopicNode, World, ids, options, show_leadership};
+use crate::{assignment::Assignment, change::Change, reassignment::Orders, states::Leadership};
 
 /// The part of a recorded tree that the controller reads and writes.
 struct Recorded {
@@ -210,4 +210,58 @@ fn a_topic_is_deleted_once_its_last_replica_is_back() {
     let names = |topics: &BTreeMap<Arc<str>, TopicNode>| topics.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&world.topics), names(&expected.topics));
     assert!(world.deletions.is_empty());
+}
+
+/// What a topic's znode says of its partitions, and who leads and follows. Kafka takes replicas out of the ISR one by one, a
+/// write each, where here it is one write: so epochs and versions are not compared.
+fn outcome(topics: &BTreeMap<Arc<str>, TopicNode>, name: &str) -> String {
+    let topic = &topics[name];
+    let assignment = &topic.partitions[&0];
+    let state = &topic.states[&0];
+    format!("{assignment:?} leader {} isr {:?}", state.leader, state.isr)
+}
+
+fn order(world: &mut World, name: &str, target: Option<&str>) {
+    let moves = [(TopicPartition::new(name, 0), target.map(ids))].into();
+    world.ask(|ticket| Change::Reassign { ticket, moves });
+    world.settle();
+}
+
+fn join(world: &mut World, name: &str, leader: i32, isr: &str) {
+    let request = world.new_isr(BrokerId(leader), &TopicPartition::new(name, 0), isr);
+    world.ask(|ticket| Change::AlterPartition { ticket, request });
+    world.settle();
+}
+
+#[test]
+fn a_partition_moves_as_recorded() {
+    let mut world = taken_over("17-producer-id-block-and-internal-topics");
+    order(&mut world, "moving", Some("3,2"));
+    let recording = recorded("18-reassignment-in-progress").topics;
+    let moving = |topics: &BTreeMap<Arc<str>, TopicNode>| {
+        let topic = topics["moving"].clone();
+        (topic.version, topic.partitions, show_leadership(&topic.states[&0]))
+    };
+    assert_eq!(moving(&world.topics), moving(&recording));
+    order(&mut world, "moving", None);
+    let recording = recorded("19-reassignment-cancelled").topics;
+    assert_eq!(outcome(&world.topics, "moving"), outcome(&recording, "moving"));
+    order(&mut world, "moving", Some("3,2"));
+    join(&mut world, "moving", 1, "1,2,3");
+    let recording = recorded("20-reassignment-completed").topics;
+    assert_eq!(outcome(&world.topics, "moving"), outcome(&recording, "moving"));
+}
+
+#[test]
+fn a_partition_moves_as_recorded_by_the_znode_of_old_tools() {
+    let mut world = taken_over("29-legacy-preferred-election-znode");
+    let moves = [(TopicPartition::new("assigned", 0), ids("2,3"))].into();
+    world.orders = Some(Orders { moves, version: 0 });
+    world.orders_changed();
+    world.settle();
+    assert!(world.orders.is_some());
+    join(&mut world, "assigned", 2, "2,1,3");
+    let recording = recorded("30-legacy-reassignment-znode").topics;
+    assert_eq!(outcome(&world.topics, "assigned"), outcome(&recording, "assigned"));
+    assert_eq!(world.orders, None);
 }

@@ -19,7 +19,9 @@ use crate::{
     assignment::Assignment,
     change::{Change, TopicRead},
     controller::{Controller, Options},
+    error::ApiError,
     plan::{Outcome, Write},
+    reassignment::Orders,
     request::{Body, BrokerRequest},
     states::Leadership,
 };
@@ -53,6 +55,8 @@ pub(super) struct World {
     pub(super) brokers: BTreeMap<BrokerId, Arc<Broker>>,
     pub(super) topics: BTreeMap<Arc<str>, TopicNode>,
     pub(super) deletions: BTreeSet<Arc<str>>,
+    /// What `/admin/reassign_partitions` says.
+    pub(super) orders: Option<Orders>,
     /// Topics that allow unclean elections.
     pub(super) unclean: BTreeSet<Arc<str>>,
     /// Brokers that do not answer StopReplica.
@@ -66,6 +70,10 @@ pub(super) struct World {
     next_id: u128,
     next_epoch: i64,
     next_ticket: u64,
+    /// The controller's epoch.
+    pub(super) epoch: i32,
+    /// Requests that wait for an answer.
+    pub(super) unanswered: BTreeSet<Ticket>,
 }
 
 impl World {
@@ -75,6 +83,7 @@ impl World {
             brokers: BTreeMap::new(),
             topics: BTreeMap::new(),
             deletions: BTreeSet::new(),
+            orders: None,
             unclean: BTreeSet::new(),
             deaf: BTreeSet::new(),
             stop_error: ErrorCode::None,
@@ -84,6 +93,8 @@ impl World {
             next_id: 100,
             next_epoch: 10,
             next_ticket: 0,
+            epoch: options.epoch.0,
+            unanswered: BTreeSet::new(),
         }
     }
 
@@ -97,6 +108,7 @@ impl World {
     /// Hands over a request that wants an answer.
     pub(super) fn ask(&mut self, change: impl FnOnce(Ticket) -> Change) {
         self.next_ticket += 1;
+        self.unanswered.insert(Ticket(self.next_ticket));
         self.pending.push(change(Ticket(self.next_ticket)));
     }
 
@@ -149,6 +161,19 @@ impl World {
         self.pending.push(change);
     }
 
+    /// A leader writes the state itself, and says so.
+    pub(super) fn write_isr(&mut self, id: &TopicPartition, wanted: &NewIsr) {
+        let node = self.topics.get_mut(&id.topic).unwrap();
+        let state = node.states.get_mut(&id.partition).unwrap();
+        state.isr = wanted.isr.iter().map(|(broker, _)| *broker).collect();
+        state.partition_epoch.0 += 1;
+        self.pending.push(Change::States(vec![(id.clone(), state.clone())]));
+    }
+
+    pub(super) fn orders_changed(&mut self) {
+        self.pending.push(Change::Orders(self.orders.clone()));
+    }
+
     pub(super) fn deletions_changed(&mut self) {
         self.pending.push(Change::Deletions(self.deletions.clone()));
     }
@@ -167,7 +192,12 @@ impl World {
 
     /// Turns until there is nothing more to do.
     pub(super) fn settle(&mut self) {
-        for _ in 0..50 {
+        assert!(self.turns(60), "the controller does not come to rest: {}", self.log);
+    }
+
+    /// Turns so many times, or until there is nothing more to do: then it is `true`.
+    pub(super) fn turns(&mut self, count: usize) -> bool {
+        for _ in 0..count {
             let changes = std::mem::take(&mut self.pending);
             let next_id = &mut self.next_id;
             let plan = self.controller.plan(changes, &mut || {
@@ -185,7 +215,15 @@ impl World {
             for request in &applied.requests {
                 self.deliver(request);
             }
-            for (_, answer) in &applied.answers {
+            for (id, error) in &applied.failed_orders {
+                let message = error.message.as_deref().unwrap_or_default();
+                writeln!(self.log, "  no order {id}: {} {message}", error.code).unwrap();
+            }
+            if applied.reread_orders {
+                self.orders_changed();
+            }
+            for (ticket, answer) in &applied.answers {
+                assert!(self.unanswered.remove(ticket), "answered twice");
                 writeln!(self.log, "  answer {}", show_answer(answer)).unwrap();
             }
             for name in &applied.reread {
@@ -196,10 +234,10 @@ impl World {
                 writeln!(self.log, "deleted {name}").unwrap();
             }
             if quiet && self.pending.is_empty() {
-                return;
+                return true;
             }
         }
-        panic!("the controller does not come to rest: {}", self.log);
+        false
     }
 
     fn commit(&mut self, write: &Write) -> Outcome {
@@ -243,8 +281,16 @@ impl World {
                     return Outcome::Conflict;
                 }
                 let id_shown = id.map_or(0, |id| id.0);
-                writeln!(self.log, "set {name} id {id_shown} {} partitions", partitions.len())
-                    .unwrap();
+                if self.conflicts.remove(&TopicPartition::new(Arc::clone(name), -1)) {
+                    node.version += 1;
+                    return Outcome::Conflict;
+                }
+                let moving = partitions.iter().filter(|(_, one)| one.is_moving());
+                let moving: Vec<String> = moving.map(|(at, one)| show_move(*at, one)).collect();
+                let count = partitions.len();
+                let shown =
+                    format!("set {name} id {id_shown} {count} partitions {}", moving.join(" "));
+                writeln!(self.log, "{}", shown.trim_end()).unwrap();
                 node.version += 1;
                 node.id = *id;
                 node.partitions.clone_from(partitions);
@@ -255,6 +301,22 @@ impl World {
                 self.topics.remove(name);
                 self.deletions.remove(name);
                 done(0)
+            }
+            Write::SetOrders { moves, expected } => {
+                if moves.is_empty() {
+                    writeln!(self.log, "delete orders").unwrap();
+                    self.orders = None;
+                    return done(0);
+                }
+                let Some(orders) = self.orders.as_mut().filter(|now| now.version == *expected)
+                else {
+                    return Outcome::Conflict;
+                };
+                orders.version += 1;
+                orders.moves.clone_from(moves);
+                let left: Vec<String> = moves.keys().map(TopicPartition::to_string).collect();
+                writeln!(self.log, "set orders {}", left.join(", ")).unwrap();
+                done(orders.version)
             }
             Write::ForgetDeletion { name } => {
                 writeln!(self.log, "unmark {name}").unwrap();
@@ -290,11 +352,35 @@ impl World {
     }
 }
 
+fn show_move(index: i32, assignment: &Assignment) -> String {
+    let Assignment { replicas, adding, removing } = assignment;
+    format!("{index}:{}+{}-{}", show(replicas), show(adding), show(removing))
+}
+
+fn show_errors<'a, T>(
+    results: impl Iterator<Item = (&'a TopicPartition, &'a Result<T, ApiError>)>,
+    value: &dyn Fn(&T) -> String,
+) -> String
+where
+    T: 'a,
+{
+    let one = |(id, result): (&TopicPartition, &Result<T, ApiError>)| match result {
+        Ok(done) => format!("{id} {}", value(done)),
+        Err(ApiError { code, message: None }) => format!("{id} {code}"),
+        Err(ApiError { code, message: Some(message) }) => format!("{id} {code} {message}"),
+    };
+    results.map(one).collect::<Vec<_>>().join("; ")
+}
+
 fn show_answer(answer: &Answer) -> String {
     match answer {
         Answer::AlterPartition(Err(error)) | Answer::ControlledShutdown(Err(error)) => {
             error.to_string()
         }
+        Answer::ElectLeaders(results) => {
+            show_errors(results.iter(), &|leader| format!("leader {leader}"))
+        }
+        Answer::Reassign(results) => show_errors(results.iter(), &|()| "done".to_owned()),
         Answer::ControlledShutdown(Ok(led)) => {
             let led: Vec<String> = led.iter().map(TopicPartition::to_string).collect();
             format!("shutdown, leads [{}]", led.join(", "))
@@ -327,7 +413,12 @@ fn show_request(body: &Body) -> String {
                 for partition in &topic.partitions {
                     let new = if partition.is_new { " new" } else { "" };
                     let leadership = show_leadership(&partition.leadership);
-                    parts.push(format!("{}-{}{new} {leadership}", topic.name, partition.index));
+                    let moving = match partition.assignment.is_moving() {
+                        true => format!(" {}", show_move(partition.index, &partition.assignment)),
+                        false => String::new(),
+                    };
+                    let id = format!("{}-{}", topic.name, partition.index);
+                    parts.push(format!("{id}{new} {leadership}{moving}"));
                 }
             }
             format!("lead [{}]", parts.join("; "))

@@ -9,6 +9,7 @@ use controller::{
 };
 use zk::{
     documents::{
+        admin,
         partition_state::{LeaderRecoveryState, PartitionStateDocument},
         topic::TopicDocument,
     },
@@ -107,6 +108,14 @@ fn steps(index: usize, write: &Write, parents: &mut BTreeSet<String>) -> Vec<Ste
         }
         Write::ForgetDeletion { name } => {
             vec![own(Op::delete(paths::delete_topic(name), Expected::Any))]
+        }
+        Write::SetOrders { moves, .. } if moves.is_empty() => {
+            vec![own(Op::delete(paths::REASSIGN_PARTITIONS, Expected::Any))]
+        }
+        Write::SetOrders { moves, expected } => {
+            let expected = Expected::Version(ZkVersion(*expected));
+            let data = admin::reassignment_to_bytes(moves);
+            vec![own(Op::set(paths::REASSIGN_PARTITIONS, data, expected))]
         }
         Write::DeleteTopic { .. } => Vec::new(),
     }

@@ -9,7 +9,9 @@ use common::{
     ids::{BrokerEpoch, BrokerId, PartitionEpoch},
     topic::TopicPartition,
 };
-use controller::{assignment::Assignment, change::TopicRead, states::Leadership};
+use controller::{
+    assignment::Assignment, change::TopicRead, reassignment::Orders, states::Leadership,
+};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use metadata::broker::Broker;
 use tracing::{error, warn};
@@ -173,4 +175,40 @@ pub(super) async fn preferred_elections(
         warn!(%error, "an order for preferred elections cannot be read");
         BTreeSet::new()
     })))
+}
+
+/// The moves that an old tool has ordered; none where there is no such order. Kafka treats an order that cannot be read as
+/// one of nothing.
+pub(super) async fn orders(zk: &dyn ZkStore) -> Result<Option<Orders>, ZkError> {
+    let Some(node) = zk.get(paths::REASSIGN_PARTITIONS, Watch::Yes).await? else { return Ok(None) };
+    let moves = admin::parse_reassignment(&node.data).unwrap_or_else(|error| {
+        warn!(%error, "an order to move partitions cannot be read");
+        BTreeMap::new()
+    });
+    Ok(Some(Orders { moves, version: node.stat.version.0 }))
+}
+
+/// The states of partitions whose leaders say that they have changed them, and the paths of the notices.
+pub(super) async fn isr_changes(
+    zk: &dyn ZkStore,
+) -> Result<(Vec<(TopicPartition, Leadership)>, Vec<String>), ZkError> {
+    let mut paths = Vec::new();
+    for name in zk.children(paths::ISR_CHANGES, Watch::Yes).await? {
+        paths.push(format!("{}/{name}", paths::ISR_CHANGES));
+    }
+    let mut changed = BTreeSet::new();
+    for (path, node) in paths.iter().zip(get_all(zk, paths.clone(), Watch::No).await?) {
+        let Some(node) = node else { continue };
+        match admin::parse_partitions(path, &node.data) {
+            Ok(partitions) => changed.extend(partitions),
+            Err(error) => warn!(%error, "a notice of a changed ISR cannot be read"),
+        }
+    }
+    let state_path = |id: &TopicPartition| paths::partition_state(&id.topic, id.partition);
+    let nodes = get_all(zk, changed.iter().map(state_path).collect(), Watch::No).await?;
+    let state = |(id, node): (TopicPartition, Option<Node>)| {
+        let leadership = parse_state(&id.topic, id.partition, &node?)?;
+        Some((id, leadership))
+    };
+    Ok((changed.into_iter().zip(nodes).filter_map(state).collect(), paths))
 }

@@ -1,17 +1,25 @@
 //! A controller's term, from its election until another is elected, its session ends, or it stops:
 //! read what changed, plan, commit, apply, announce.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
     config::topic::TopicConfig,
-    ids::{BrokerId, ControllerEpoch},
-    topic::Uuid,
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch},
+    topic::{TopicPartition, Uuid},
 };
 use controller::{
     answer::Answer,
+    assignment::Assignment,
     change::Change,
     controller::{Controller, Options},
+    error::ApiError,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +28,8 @@ use zk::{
     changes::{Changes, SessionState, ZkChanges},
     configs::{self, Entity},
     election::{self, Fence},
-    paths,
+    error::ZnodeError,
+    paths, producer_ids,
     store::{Expected, Op, SessionId, Watch, ZkError, ZkStore},
 };
 
@@ -38,8 +47,15 @@ use super::{
 pub(super) const CONTROLLER_LOG: &str = "kafka.controller.KafkaController";
 /// How often the metrics are brought up to date: it takes a look at every partition.
 const METRICS_INTERVAL: Duration = Duration::from_secs(1);
+/// When leaderships are looked at for the first time in a term.
+const FIRST_REBALANCE: Duration = Duration::from_secs(5);
 /// Answers of brokers that wait for the controller; one request is under way per broker.
 const ANSWERS_MAX: usize = 4096;
+
+/// Moves that are going on.
+pub(super) type Assignments = BTreeMap<TopicPartition, Assignment>;
+/// A block of producer ids, or why there is none.
+pub(super) type Block = Result<Range<i64>, ErrorCode>;
 
 /// What handlers ask of the controller.
 #[derive(Debug)]
@@ -50,6 +66,10 @@ pub(super) enum Command {
     LogDirFailed,
     /// Something that is answered.
     Ask { ask: Ask, reply: oneshot::Sender<Answer> },
+    /// Which moves are going on.
+    Reassignments { only: Option<BTreeSet<TopicPartition>>, reply: oneshot::Sender<Assignments> },
+    /// A block of producer ids.
+    ProducerIds { broker: BrokerId, broker_epoch: BrokerEpoch, reply: oneshot::Sender<Block> },
 }
 
 /// How a term ended.
@@ -136,6 +156,10 @@ impl Office<'_> {
         let mut measure = tokio::time::interval(METRICS_INTERVAL);
         measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut waiting = Waiting::default();
+        let balances = config.auto_leader_rebalance_enable;
+        let seconds = u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(1);
+        let balance_interval = Duration::from_secs(seconds.max(1));
+        let mut rebalance = Box::pin(tokio::time::sleep(FIRST_REBALANCE));
         let mut changed = true;
         loop {
             changed |= !news.is_empty();
@@ -158,7 +182,11 @@ impl Office<'_> {
                 }
                 Some(change) = answers.recv() => news.push(change),
                 Some(command) = self.commands.recv() => {
-                    news.push(self.change_of(command, &mut waiting));
+                    self.take(command, &controller, &mut waiting, &mut news).await?;
+                }
+                () = &mut rebalance, if balances => {
+                    rebalance.set(tokio::time::sleep(balance_interval));
+                    news.push(self.rebalance());
                 }
                 _ = measure.tick(), if changed => {
                     self.metrics.show(true, controller.counts());
@@ -170,7 +198,7 @@ impl Office<'_> {
                 news.push(change);
             }
             while let Ok(command) = self.commands.try_recv() {
-                news.push(self.change_of(command, &mut waiting));
+                self.take(command, &controller, &mut waiting, &mut news).await?;
             }
         }
     }
@@ -202,6 +230,10 @@ impl Office<'_> {
             channels.send(applied.requests).await;
             waiting.answer(applied.answers);
             news = Vec::new();
+            self.report_failed_orders(&applied.failed_orders);
+            if applied.reread_orders {
+                news.push(Change::Orders(reads::orders(self.zk).await?));
+            }
             for topic in wanted {
                 let allowed = self.unclean_allowed(&topic).await?;
                 news.push(Change::Unclean { topic, allowed });
@@ -241,6 +273,7 @@ impl Office<'_> {
             Change::Topics { names, read },
             Change::Deletions(deletions),
         ];
+        news.push(Change::Orders(reads::orders(self.zk).await?));
         self.read_preferred(&mut news).await?;
         Ok(news)
     }
@@ -291,6 +324,14 @@ impl Office<'_> {
                     news.push(Change::LogDirsFailed(failed));
                     self.delete(notices).await?;
                 }
+                paths::ISR_CHANGES => {
+                    let (states, notices) = reads::isr_changes(self.zk).await?;
+                    news.push(Change::States(states));
+                    self.delete(notices).await?;
+                }
+                paths::REASSIGN_PARTITIONS => {
+                    news.push(Change::Orders(reads::orders(self.zk).await?));
+                }
                 paths::PREFERRED_REPLICA_ELECTION => self.read_preferred(news).await?,
                 path if path.starts_with(paths::BROKER_IDS) => brokers = true,
                 path => {
@@ -317,7 +358,7 @@ impl Office<'_> {
         match election::controller(self.zk, Watch::Yes).await {
             Ok(Some(controller)) if controller.owner == Some(self.session) => Ok(()),
             Ok(_) => Err(Ended::Moved),
-            Err(zk::error::ZnodeError::ZooKeeper(error)) => Err(error.into()),
+            Err(ZnodeError::ZooKeeper(error)) => Err(error.into()),
             // Whatever is there, it is not what this broker wrote.
             Err(_) => Err(Ended::Moved),
         }
@@ -378,11 +419,69 @@ impl Office<'_> {
         }
     }
 
-    fn change_of(&self, command: Command, waiting: &mut Waiting) -> Change {
+    /// Does what a handler asks, or takes it into the next turn.
+    async fn take(
+        &self,
+        command: Command,
+        controller: &Controller,
+        waiting: &mut Waiting,
+        news: &mut Vec<Change>,
+    ) -> Result<(), Ended> {
         match command {
-            Command::UncleanEnabled(topic) => Change::UncleanEnabled(topic),
-            Command::LogDirFailed => Change::LogDirsFailed(BTreeSet::from([self.id()])),
-            Command::Ask { ask, reply } => waiting.take(ask, reply),
+            Command::UncleanEnabled(topic) => news.push(Change::UncleanEnabled(topic)),
+            Command::LogDirFailed => {
+                news.push(Change::LogDirsFailed(BTreeSet::from([self.id()])));
+            }
+            Command::Ask { ask, reply } => news.push(waiting.take(ask, reply)),
+            Command::Reassignments { only, reply } => {
+                // Who asked may be gone.
+                let _ = reply.send(controller.reassignments(only.as_ref()));
+            }
+            Command::ProducerIds { broker, broker_epoch, reply } => {
+                let block = match controller.broker_epoch(broker) {
+                    None => Err(ErrorCode::BrokerIdNotRegistered),
+                    Some(epoch) if epoch != broker_epoch => Err(ErrorCode::StaleBrokerEpoch),
+                    Some(_) => self.producer_ids(broker).await?,
+                };
+                // A block that nobody takes is simply never used.
+                let _ = reply.send(block);
+            }
+        }
+        Ok(())
+    }
+
+    async fn producer_ids(&self, broker: BrokerId) -> Result<Block, Ended> {
+        match producer_ids::allocate_block(self.zk, broker).await {
+            Ok(block) => Ok(Ok(block)),
+            Err(ZnodeError::ZooKeeper(error @ (ZkError::SessionExpired | ZkError::Closed))) => {
+                Err(error.into())
+            }
+            Err(error) => {
+                warn!(target: CONTROLLER_LOG, %error, %broker, "no block of producer ids");
+                Ok(Err(ErrorCode::UnknownServerError))
+            }
+        }
+    }
+
+    fn rebalance(&self) -> Change {
+        info!(
+            target: CONTROLLER_LOG,
+            "[Controller id={}] Processing automatic preferred replica leader election",
+            self.id()
+        );
+        let percentage = self.settings.config.leader_imbalance_per_broker_percentage;
+        Change::Rebalance { percentage }
+    }
+
+    fn report_failed_orders(&self, failed: &[(TopicPartition, ApiError)]) {
+        for (partition, error) in failed {
+            let message = error.message.as_deref().unwrap_or_default();
+            warn!(
+                target: CONTROLLER_LOG,
+                "[Controller id={}] Failed reassignment through zk of {partition}: {} {message}",
+                self.id(),
+                error.code
+            );
         }
     }
 }

@@ -207,7 +207,7 @@ impl ControllerHandle {
     }
 
     /// Waits until the metadata of this broker satisfy `enough`, or the time is up.
-    async fn wait_for_metadata(
+    pub(super) async fn wait_for_metadata(
         &self,
         timeout_ms: i32,
         enough: &(dyn Fn(&ClusterSnapshot) -> bool + Sync),
