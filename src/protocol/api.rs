@@ -131,13 +131,18 @@ pub const BUILT: &[ApiKey] = &[
     ApiKey::DescribeLogDirs,
     ApiKey::CreatePartitions,
     ApiKey::DeleteGroups,
+    ApiKey::ElectLeaders,
     ApiKey::IncrementalAlterConfigs,
+    ApiKey::AlterPartitionReassignments,
+    ApiKey::ListPartitionReassignments,
     ApiKey::OffsetDelete,
     ApiKey::AlterPartition,
+    ApiKey::UpdateFeatures,
     ApiKey::DescribeCluster,
     ApiKey::DescribeProducers,
     ApiKey::DescribeTransactions,
     ApiKey::ListTransactions,
+    ApiKey::AllocateProducerIds,
 ];
 
 /// Position in `ALL` by key; 255 where there is none.

@@ -2,8 +2,10 @@
 
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
+pub(crate) mod allocate_producer_ids;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition;
+pub(crate) mod alter_partition_reassignments;
 pub(crate) mod api_versions;
 pub(crate) mod committed;
 pub(crate) mod config_resources;
@@ -19,6 +21,7 @@ pub(crate) mod describe_groups;
 pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
 pub(crate) mod describe_transactions;
+pub(crate) mod elect_leaders;
 pub(crate) mod end_txn;
 pub(crate) mod fetch;
 pub(crate) mod fetch_response;
@@ -31,6 +34,7 @@ pub(crate) mod leader_and_isr;
 pub(crate) mod leave_group;
 pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
+pub(crate) mod list_partition_reassignments;
 pub(crate) mod list_transactions;
 pub(crate) mod metadata;
 pub(crate) mod offset_commit;
@@ -43,6 +47,7 @@ pub(crate) mod repeats;
 pub(crate) mod stop_replica;
 pub(crate) mod sync_group;
 pub(crate) mod txn_offset_commit;
+pub(crate) mod update_features;
 pub(crate) mod update_metadata;
 pub(crate) mod write_txn_markers;
 
@@ -290,6 +295,32 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
             run(
                 async move { respond(&ctx, &update_metadata::handle(&broker, &ctx, request).await) },
             )
+        }
+        ApiKey::ElectLeaders => {
+            let request = decode(&ctx, body)?;
+            run(async move { respond(&ctx, &elect_leaders::handle(&broker, &ctx, request).await) })
+        }
+        ApiKey::AlterPartitionReassignments => {
+            let request = decode(&ctx, body)?;
+            run(async move {
+                respond(&ctx, &alter_partition_reassignments::handle(&broker, request).await)
+            })
+        }
+        ApiKey::ListPartitionReassignments => {
+            let request = decode(&ctx, body)?;
+            run(async move {
+                respond(&ctx, &list_partition_reassignments::handle(&broker, request).await)
+            })
+        }
+        ApiKey::AllocateProducerIds => {
+            let request = decode(&ctx, body)?;
+            run(
+                async move { respond(&ctx, &allocate_producer_ids::handle(&broker, request).await) },
+            )
+        }
+        ApiKey::UpdateFeatures => {
+            let request = decode(&ctx, body)?;
+            Step::Reply(respond(&ctx, &update_features::handle(&broker, &ctx, request)))
         }
         _ => return Err(format!("{} has no handler", ctx.api)),
     })
