@@ -23,9 +23,15 @@ pub struct Follower {
     state: State,
     /// Nothing is done before this time.
     delayed_until: Option<Instant>,
+    /// Errors one after the other.
+    errors: u32,
     /// How far it is behind the leader's high watermark; none before the first answer.
     lag: Option<i64>,
 }
+
+/// What the first delay is divided by: when a leader is new it may not know yet, and is asked again soon. Each further
+/// delay is twice as long, up to the whole back-off. Kafka always takes the whole.
+const FIRST_DELAY_PARTS: u32 = 16;
 
 /// What a follower is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +133,7 @@ impl Follower {
             last_epoch: log.latest_epoch,
             state,
             delayed_until: None,
+            errors: 0,
             lag: None,
         }
     }
@@ -162,11 +169,13 @@ impl Follower {
     }
 
     /// Leaves the partition alone for a while.
-    pub fn delay(&mut self, until: Instant) {
-        self.delayed_until = Some(until);
+    fn delay(&mut self, now: Instant, backoff: Duration) {
+        let parts = FIRST_DELAY_PARTS >> self.errors.min(FIRST_DELAY_PARTS.ilog2());
+        self.errors = self.errors.saturating_add(1);
+        self.delayed_until = Some(now + backoff / parts);
     }
 
-    /// Takes an answer to a fetch. `backoff` is how long the partition is left alone after an error.
+    /// Takes an answer to a fetch. `backoff` is how long the partition is left alone after errors, at most.
     pub fn on_fetched(
         &mut self,
         asked: &FetchFrom,
@@ -194,7 +203,7 @@ impl Follower {
                 Step::GoOn
             }
             _ => {
-                self.delay(now + backoff);
+                self.delay(now, backoff);
                 Step::GoOn
             }
         }
@@ -223,7 +232,7 @@ impl Follower {
                 self.offset = log.end;
                 self.last_epoch = log.latest_epoch;
                 // The leader may say the same again: it does not know the epoch that this log ends with.
-                self.delay(now + backoff);
+                self.delay(now, backoff);
                 Step::GoOn
             }
             Err(ErrorCode::FencedLeaderEpoch) => {
@@ -231,7 +240,7 @@ impl Follower {
                 Step::GoOn
             }
             Err(_) => {
-                self.delay(now + backoff);
+                self.delay(now, backoff);
                 Step::GoOn
             }
         }
@@ -253,13 +262,14 @@ impl Follower {
     ) {
         self.offset = end;
         self.last_epoch = latest_epoch;
+        self.errors = 0;
         self.lag = Some(leader_high_watermark.0.saturating_sub(end.0).max(0));
     }
 
     /// The local log did not do what it was to do.
     pub fn failed(&mut self, failure: Failure, now: Instant, backoff: Duration) {
         match failure {
-            Failure::Passing => self.delay(now + backoff),
+            Failure::Passing => self.delay(now, backoff),
             Failure::Lasting => self.state = State::Failed,
         }
     }

@@ -579,12 +579,12 @@ fn each_error_has_its_answer() {
     });
     expect![[r#"
         OFFSET_OUT_OF_RANGE: GoOn, then AskEnds
-        UNKNOWN_LEADER_EPOCH: GoOn, then wait 1s
-        NOT_LEADER_OR_FOLLOWER: GoOn, then wait 1s
-        UNKNOWN_TOPIC_OR_PARTITION: GoOn, then wait 1s
-        UNKNOWN_TOPIC_ID: GoOn, then wait 1s
-        INCONSISTENT_TOPIC_ID: GoOn, then wait 1s
-        KAFKA_STORAGE_ERROR: GoOn, then wait 1s
+        UNKNOWN_LEADER_EPOCH: GoOn, then wait 62.5ms
+        NOT_LEADER_OR_FOLLOWER: GoOn, then wait 62.5ms
+        UNKNOWN_TOPIC_OR_PARTITION: GoOn, then wait 62.5ms
+        UNKNOWN_TOPIC_ID: GoOn, then wait 62.5ms
+        INCONSISTENT_TOPIC_ID: GoOn, then wait 62.5ms
+        KAFKA_STORAGE_ERROR: GoOn, then wait 62.5ms
         FENCED_LEADER_EPOCH: GoOn, then Stop
     "#]]
     .assert_eq(&all.concat());

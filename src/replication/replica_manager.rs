@@ -35,6 +35,8 @@ pub struct ReplicaManager {
     surroundings: Arc<Surroundings>,
     logs: Arc<LogManager>,
     topics: RwLock<HashMap<Arc<str>, HostedTopic>>,
+    /// Names of the topics that are here, by their ids.
+    names_by_id: RwLock<HashMap<Uuid, Arc<str>>>,
     /// None where this broker follows nobody: a test.
     fetchers: Option<Fetchers>,
 }
@@ -79,7 +81,8 @@ impl ReplicaManager {
         logs: Arc<LogManager>,
         fetchers: Option<Fetchers>,
     ) -> ReplicaManager {
-        ReplicaManager { surroundings, logs, topics: RwLock::new(HashMap::new()), fetchers }
+        let (topics, names_by_id) = Default::default();
+        ReplicaManager { surroundings, logs, topics, names_by_id, fetchers }
     }
 
     /// What the partitions share.
@@ -90,6 +93,11 @@ impl ReplicaManager {
     /// A partition, where this broker hosts it.
     pub fn get(&self, topic: &str, partition: i32) -> Option<Arc<Partition>> {
         self.topics.read().get(topic)?.get(&partition).cloned()
+    }
+
+    /// The name of a topic that has partitions here.
+    pub fn topic_name(&self, id: Uuid) -> Option<Arc<str>> {
+        self.names_by_id.read().get(&id).cloned()
     }
 
     /// Every partition, in no order of topics.
@@ -198,6 +206,7 @@ impl ReplicaManager {
         let assigned = partition.log().assign_topic_id(id);
         assigned.map_err(|error| storage_error(&word.topic_partition, &error))?;
         partition.learn_topic_id(id);
+        self.names_by_id.write().insert(id, word.topic_partition.topic.clone());
         if let Some((leader, epoch)) = partition.followed()
             && let Some(fetchers) = &self.fetchers
         {
@@ -232,6 +241,9 @@ impl ReplicaManager {
         let partition =
             Partition::new(name.clone(), topic_id, self.surroundings.clone(), log, settings);
         let partition = Arc::new(partition);
+        if let Some(id) = topic_id {
+            self.names_by_id.write().insert(id, name.topic.clone());
+        }
         let mut topics = self.topics.write();
         let partitions = topics.entry(name.topic.clone()).or_default();
         Ok(partitions.entry(name.partition).or_insert(partition).clone())
@@ -270,7 +282,14 @@ impl ReplicaManager {
         if let Some(partition) = removed {
             self.leave_leader(&partition);
             partition.retire();
+            if let Some(id) = partition.topic_id().filter(|_| !self.has_topic(&name.topic)) {
+                self.names_by_id.write().remove(&id);
+            }
         }
+    }
+
+    fn has_topic(&self, topic: &str) -> bool {
+        self.topics.read().contains_key(topic)
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
+pub(crate) mod preferred_replica;
 pub(crate) mod produce;
 pub(crate) mod produce_verification;
 pub(crate) mod repeats;

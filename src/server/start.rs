@@ -54,6 +54,7 @@ use crate::{
     broker::{Broker, Requests},
     controlled_shutdown, controller, dynamic_config,
     groups::BrokerGroups,
+    handlers::preferred_replica::RACK_AWARE,
     leader_ways::PeerLeaders,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
@@ -368,6 +369,11 @@ async fn start(
     };
     let background = Background::start(logs).map_err(StartError::Thread)?;
     network.start(Arc::new(Requests(broker.clone())))?;
+    if let Some(class) = &broker.config.replica_selector_class
+        && class != RACK_AWARE
+    {
+        warn!(target: "kafka.server.KafkaServer", class, "replica.selector.class is a Java class that cannot be loaded here: consumers read from leaders");
+    }
     info!(target: "kafka.server.KafkaServer", "[KafkaServer id={id}] started");
     Ok(Running { broker, network, stop, tasks, background, cleaner })
 }

@@ -14,7 +14,7 @@ use common::{
     ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset},
     topic::Uuid,
 };
-use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::{messages::FetchRequest, protocol::StrBytes};
 use network::service::{Response, Step};
 use partition::leader::FollowerFetch;
 use record::{
@@ -36,6 +36,7 @@ use crate::{
     handlers::{
         self,
         fetch_response::{FetchResponse, PartitionAnswer, Records, TopicAnswer, encode},
+        preferred_replica,
     },
     request_context::RequestContext,
 };
@@ -72,6 +73,14 @@ struct Terms {
     version: i16,
 }
 
+/// Who asks, and what.
+struct Asker {
+    ctx: RequestContext,
+    terms: Terms,
+    /// The rack of a consumer; empty where it does not say.
+    rack: StrBytes,
+}
+
 /// One pass over the partitions.
 struct Pass {
     answers: Vec<PartitionAnswer>,
@@ -96,14 +105,15 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchReq
         return Step::Reply(fail_whole(&ctx, &request, ErrorCode::UnknownServerError));
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let pass = read_all(broker, &context, terms);
+    let asker = Asker { ctx, terms, rack: request.rack_id.clone() };
+    let pass = read_all(broker, &context, &asker);
     if pass.must_answer || pass.bytes >= terms.bytes_min || wait.is_zero() || context.is_empty() {
-        return Step::Reply(finish(broker, &ctx, &context, terms, pass));
+        return Step::Reply(finish(broker, &asker, &context, pass));
     }
     let broker = broker.clone();
     let reply = async move {
-        let pass = wait_for_bytes(&broker, &mut context, terms, wait).await;
-        finish(&broker, &ctx, &context, terms, pass)
+        let pass = wait_for_bytes(&broker, &mut context, &asker, wait).await;
+        finish(&broker, &asker, &context, pass)
     };
     Step::Wait { overlap: true, reply: Box::pin(reply) }
 }
@@ -243,7 +253,8 @@ fn without_repeats(targets: Vec<(PartitionKey, FetchTarget)>) -> Vec<(PartitionK
     unique
 }
 
-fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
+fn read_all(broker: &Broker, context: &FetchContext, asker: &Asker) -> Pass {
+    let terms = asker.terms;
     let targets = context.targets();
     let mut pass = Pass {
         answers: Vec::with_capacity(targets.len()),
@@ -261,7 +272,8 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
             Ok(partition) => {
                 unreadable = unreadable_format(partition, terms);
                 is_first = false;
-                read(partition, key.partition, target, terms, left, first)
+                let room = Room { left, first };
+                read(broker, asker, partition, key.partition, target, room)
             }
             Err(error) => Err(*error),
         };
@@ -269,7 +281,7 @@ fn read_all(broker: &Broker, context: &FetchContext, terms: Terms) -> Pass {
         pass.settled.push(is_settled && unreadable.is_none());
         let answer = answer.map(|(answer, _)| answer);
         let mut answer = answer.unwrap_or_else(|error| failed(broker, key, error, terms.version));
-        pass.must_answer |= !answer.error.is_none() || answer.diverging_epoch.is_some();
+        pass.must_answer |= !answer.error.is_none() || is_special(&answer);
         // The limits are about what is read, whatever becomes of it.
         pass.bytes += answer.records.len();
         if let Some(error) = unreadable {
@@ -286,9 +298,11 @@ fn hosted(broker: &Broker, key: &PartitionKey) -> Result<Arc<Partition>, ErrorCo
     match &key.topic {
         TopicKey::Name(name) => broker.hosted_partition(name, key.partition),
         TopicKey::Id(id) => {
-            let snapshot = broker.metadata.load();
-            let topic = snapshot.topic_by_id(*id).ok_or(ErrorCode::UnknownTopicId)?;
-            let partition = broker.hosted_partition(&topic.name, key.partition)?;
+            // A follower may have heard of a new topic before this broker's metadata have.
+            let known = broker.metadata.load().topic_by_id(*id).map(|topic| topic.name.clone());
+            let name = known.or_else(|| broker.replicas.topic_name(*id));
+            let name = name.ok_or(ErrorCode::UnknownTopicId)?;
+            let partition = broker.hosted_partition(&name, key.partition)?;
             if partition.topic_id().is_some_and(|ours| ours != *id) {
                 return Err(ErrorCode::InconsistentTopicId);
             }
@@ -342,15 +356,28 @@ fn failed(broker: &Broker, key: &PartitionKey, error: ErrorCode, version: i16) -
     answer
 }
 
+/// Bytes that an answer may still have, and whether it is the first to have any.
+#[derive(Clone, Copy)]
+struct Room {
+    left: i64,
+    first: bool,
+}
+
+/// Whether an answer says more than records: where the logs part, or who had better be asked.
+fn is_special(answer: &PartitionAnswer) -> bool {
+    answer.diverging_epoch.is_some() || answer.preferred_read_replica != BrokerId::NONE
+}
+
 /// Reads one partition. Says with the answer whether the asker now has all that it may have.
 fn read(
+    broker: &Broker,
+    asker: &Asker,
     partition: &Arc<Partition>,
     index: i32,
     target: &FetchTarget,
-    terms: Terms,
-    left: i64,
-    first: bool,
+    Room { left, first }: Room,
 ) -> Result<(PartitionAnswer, bool), ErrorCode> {
+    let terms = asker.terms;
     let from_follower = terms.replica.0 >= 0;
     let may_be_follower = terms.version >= FOLLOWER_READS && !from_follower;
     let access = if may_be_follower { Access::AnyReplica } else { Access::LeaderOnly };
@@ -377,6 +404,15 @@ fn read(
         preferred_read_replica: BrokerId::NONE,
         records: Records::Memory(Bytes::new()),
     };
+    if may_be_follower {
+        let (ctx, rack) = (&asker.ctx, &*asker.rack);
+        let preferred =
+            preferred_replica::preferred(broker, ctx, partition, rack, target.fetch_offset);
+        if let Some(preferred) = preferred {
+            answer.preferred_read_replica = preferred;
+            return Ok((answer, false));
+        }
+    }
     if target.last_fetched_epoch != LeaderEpoch::NONE
         && let Some(diverging) = diverging(partition, target)?
     {
@@ -467,15 +503,16 @@ fn convert_for(
 async fn wait_for_bytes(
     broker: &Broker,
     context: &mut FetchContext,
-    terms: Terms,
+    asker: &Asker,
     wait: Duration,
 ) -> Pass {
+    let terms = asker.terms;
     let deadline = clock::now() + wait;
     let waiter = context.wait();
     loop {
         // What changed before the waiter was registered is seen here.
         broker.fetch_sessions.look_again(context, &|key| hosted(broker, key));
-        let pass = read_all(broker, context, terms);
+        let pass = read_all(broker, context, asker);
         if pass.must_answer || pass.bytes >= terms.bytes_min {
             return pass;
         }
@@ -485,13 +522,8 @@ async fn wait_for_bytes(
     }
 }
 
-fn finish(
-    broker: &Broker,
-    ctx: &RequestContext,
-    context: &FetchContext,
-    terms: Terms,
-    pass: Pass,
-) -> Response {
+fn finish(broker: &Broker, asker: &Asker, context: &FetchContext, pass: Pass) -> Response {
+    let Asker { ctx, terms, .. } = asker;
     let is_consumer = terms.replica.0 < 0;
     let failed = pass.answers.iter().filter(|answer| !answer.error.is_none()).count();
     broker.metrics.fetch_requests.mark(pass.answers.len() as u64);
@@ -508,7 +540,7 @@ fn finish(
             high_watermark: answer.high_watermark,
             log_start_offset: answer.log_start_offset,
             is_error: !answer.error.is_none(),
-            is_special: answer.diverging_epoch.is_some(),
+            is_special: is_special(answer),
             is_settled: *is_settled,
         })
         .collect();

@@ -16,11 +16,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("replication factor for auto-created topics and for -1 in CreateTopics"),
     long("replica.lag.time.max.ms", High)
         .default("30000")
-        .effect(NotYet)
         .doc("follower leaves the ISR when not caught up for this long"),
     int("replica.socket.timeout.ms", High)
         .default("30000")
-        .effect(NotYet)
         .doc("socket timeout of replica fetches; at least replica.fetch.wait.max.ms"),
     int("replica.socket.receive.buffer.bytes", High)
         .default("65536")
@@ -29,30 +27,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
     int("replica.fetch.max.bytes", Medium)
         .default("1048576")
         .valid(AtLeast(0))
-        .effect(NotYet)
         .doc("bytes per partition asked by a follower (first batch may exceed it)"),
     int("replica.fetch.wait.max.ms", High)
         .default("500")
-        .effect(NotYet)
         .doc("long-poll wait of follower fetches; at most replica.lag.time.max.ms"),
     int("replica.fetch.backoff.ms", Medium)
         .default("1000")
         .valid(AtLeast(0))
-        .effect(NotYet)
         .doc("follower pause after a partition error"),
     int("replica.fetch.min.bytes", High)
         .default("1")
-        .effect(NotYet)
         .doc("minimum bytes asked by a follower fetch"),
     int("replica.fetch.response.max.bytes", Medium)
         .default("10485760")
         .valid(AtLeast(0))
-        .effect(NotYet)
         .doc("bytes asked per whole follower fetch response"),
     int("num.replica.fetchers", High)
         .default("1")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("fetcher threads per source broker")
         .note("dynamic change limited to half..double the current value"),
     long("replica.high.watermark.checkpoint.interval.ms", High)
@@ -103,6 +95,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
              from it",
     ),
     string("replica.selector.class", Medium)
-        .effect(NotYet)
-        .doc("plug-in choosing the preferred read replica; null means the leader"),
+        .doc("plug-in choosing the preferred read replica; null means the leader")
+        .note("org.apache.kafka.common.replica.RackAwareReplicaSelector; other classes cannot be loaded"),
 ];
