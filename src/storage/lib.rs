@@ -50,6 +50,8 @@ mod concurrency_tests;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod follower_crash_tests;
+#[cfg(test)]
 mod golden_tests;
 #[cfg(test)]
 mod log_manager_tests;

@@ -131,6 +131,8 @@ impl Log {
             let path = path.join(segment_files::name(offset, SNAPSHOT));
             atomic_file::remove_if_exists(&path).context("remove", path)?;
         }
+        #[cfg(test)]
+        crate::faults::before_step();
         fs::rename(&prepared, name).context("rename", prepared)?;
         let segment = Segment::new(&self.shared, end);
         let mut state = self.state.lock();
@@ -168,6 +170,8 @@ impl Log {
         let cut = self.prepare_cut(&view, end)?;
         self.drop_segments_after(writer, end)?;
         let file = view.log(&self.shared)?;
+        #[cfg(test)]
+        crate::faults::before_step();
         file.set_len(cut.size).context("truncate", view.path(LOG))?;
         view.forget(&self.shared);
         {
@@ -181,6 +185,8 @@ impl Log {
             writer.epochs_dirty |= state.epochs.truncate_from_end(end);
             self.note_truncation(writer, &mut state, end);
         }
+        #[cfg(test)]
+        crate::faults::before_step();
         self.remove_snapshots_after(writer, end)?;
         let mut producers = self.replay_to(writer, end)?;
         let mut state = self.state.lock();
@@ -240,7 +246,11 @@ impl Log {
         let mut segment = Segment::new(shared, view.base);
         let new = segment.view(&view.directory, true);
         let id = |number| FileId(new.id.0 + number);
+        #[cfg(test)]
+        crate::faults::before_step();
         view.replace_index(shared, id(1), OFFSET_INDEX, &index::encode(&builder.offsets))?;
+        #[cfg(test)]
+        crate::faults::before_step();
         view.replace_index(shared, id(2), TIME_INDEX, &index::encode(&builder.times))?;
         if let Some(mut transactions) = transactions {
             transactions.retain(|transaction| transaction.last_offset < end);
