@@ -9,5 +9,7 @@ pub mod leaders;
 pub mod partition;
 pub mod replica_manager;
 pub mod surroundings;
+#[cfg(test)]
+mod tests;
 pub mod topic_settings;
 pub mod waiters;

@@ -74,8 +74,11 @@ fn batches(log: &Log) -> Vec<(i64, i64)> {
     read_all(log, log.start_offset(), log.end_offset())
 }
 
+/// Batches, epochs, and the producers' last sequence numbers.
+type Content = (Vec<(i64, i64)>, Vec<(LeaderEpoch, Offset)>, Vec<(ProducerId, i32)>);
+
 /// What has to be the same in two replicas.
-fn content(log: &Log) -> (Vec<(i64, i64)>, Vec<(LeaderEpoch, Offset)>, Vec<(ProducerId, i32)>) {
+fn content(log: &Log) -> Content {
     let mut producers: Vec<_> = log
         .producers()
         .into_iter()
