@@ -76,6 +76,7 @@ impl Partition {
             }?;
             self.surroundings().metrics.replication_bytes_in.mark(followed.bytes as u64);
             log.set_high_watermark(sent.high_watermark);
+            self.owes_no_more();
             if sent.log_start > log.start_offset() {
                 let start = sent.log_start.min(log.high_watermark());
                 log.advance_start_offset(start)?;
@@ -102,6 +103,7 @@ impl Partition {
             warn!(partition = %self.topic_partition(), to = to.0, high_watermark = high_watermark.0, "truncating below the high watermark");
         }
         self.log().truncate_to(to)?;
+        self.owes_no_more();
         Ok(self.copy_end())
     }
 

@@ -459,7 +459,7 @@ impl Copied {
 }
 
 /// Does something that may take long, and leaves the other tasks of this thread to other threads meanwhile.
-fn off_runtime<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+pub(crate) fn off_runtime<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let can_leave = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     match is_long && can_leave {

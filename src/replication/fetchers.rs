@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{fetcher::Fetcher, leaders::Leaders, partition::Partition};
+use crate::{fetcher::Fetcher, leaders::Leaders, partition::Partition, takeover::Takeovers};
 
 /// How fetchers fetch.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ pub struct FetcherConfig {
 pub struct Fetchers {
     shared: Arc<FetchersShared>,
     running: Mutex<HashMap<(BrokerId, usize), Arc<Orders>>>,
+    takeovers: Arc<Takeovers>,
 }
 
 /// What all fetchers share.
@@ -163,7 +164,7 @@ impl Fetchers {
     ) -> Fetchers {
         let metrics = FetcherMetrics::of_broker(registry);
         let shared = FetchersShared { config, leaders, broker_epoch, metrics, stop };
-        Fetchers { shared: Arc::new(shared), running: Mutex::default() }
+        Fetchers { shared: Arc::new(shared), running: Mutex::default(), takeovers: Arc::default() }
     }
 
     /// Copies a partition from a leader, from now on. To be called where a task can be started.
@@ -182,6 +183,12 @@ impl Fetchers {
         drop(running);
         let fetcher = Fetcher::new(self.shared.clone(), key, orders);
         tokio::spawn(fetcher.run());
+    }
+
+    /// Takes over a partition that is to be led here from the leader before: see `takeover`. The partition says that it is
+    /// being taken over.
+    pub(crate) fn take_over(&self, partition: &Arc<Partition>, from: BrokerId, epoch: LeaderEpoch) {
+        self.takeovers.begin(&self.shared, partition, from, epoch);
     }
 
     /// Copies a partition no longer from a leader.

@@ -9,6 +9,9 @@ pub mod leaders;
 pub mod partition;
 pub mod replica_manager;
 pub mod surroundings;
+mod takeover;
+#[cfg(test)]
+mod takeover_tests;
 #[cfg(test)]
 mod tests;
 pub mod topic_settings;

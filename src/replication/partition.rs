@@ -50,8 +50,16 @@ enum Role {
     None,
     /// Takes produces, answers fetches.
     Leader(Leader),
+    /// Is to lead, and gets what the former leader has: neither written nor read meanwhile. See `takeover`.
+    TakingOver(Leadership),
     /// Copies from the leader.
-    Follower { leader: BrokerId, epoch: LeaderEpoch, partition_epoch: PartitionEpoch },
+    Follower {
+        leader: BrokerId,
+        epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        /// This broker led before, and the new leader may not have all that it took.
+        owes: bool,
+    },
 }
 
 /// What has become of appended records.
@@ -86,6 +94,9 @@ pub enum AccessError {
     /// This broker does not lead it.
     #[error("this broker does not lead the partition")]
     NotLeader,
+    /// This broker is about to lead it.
+    #[error("this broker still takes the partition over from its former leader")]
+    TakingOver,
     /// The asker knows an older leader.
     #[error("the leader epoch is older than the current one")]
     FencedEpoch,
@@ -104,6 +115,16 @@ pub enum ProduceError {
     #[error("{in_sync} in-sync replicas are fewer than the {required} required", in_sync = .0.in_sync, required = .0.required)]
     NotEnoughReplicas(NotEnoughReplicas),
     /// The log refused the records.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Why what a former leader has was not appended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TakeOverError {
+    /// The controller has said something else since.
+    #[error("the partition is not taken over any more")]
+    Superseded,
     #[error(transparent)]
     Append(#[from] AppendError),
 }
@@ -170,6 +191,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => LeaderEpoch::NONE,
             Role::Leader(leader) => leader.epoch(),
+            Role::TakingOver(leadership) => leadership.epoch,
             Role::Follower { epoch, .. } => *epoch,
         }
     }
@@ -179,6 +201,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => (BrokerId::NONE, LeaderEpoch::NONE),
             Role::Leader(leader) => (self.surroundings.local, leader.epoch()),
+            Role::TakingOver(leadership) => (self.surroundings.local, leadership.epoch),
             Role::Follower { leader, epoch, .. } => (*leader, *epoch),
         }
     }
@@ -188,6 +211,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => PartitionEpoch(-1),
             Role::Leader(leader) => leader.partition_epoch(),
+            Role::TakingOver(leadership) => leadership.partition_epoch,
             Role::Follower { partition_epoch, .. } => *partition_epoch,
         }
     }
@@ -203,6 +227,7 @@ impl Partition {
         let (current, leads) = match &*role {
             Role::None => return Err(AccessError::NotLeader),
             Role::Leader(leader) => (leader.epoch(), true),
+            Role::TakingOver(leadership) => (leadership.epoch, false),
             Role::Follower { epoch, .. } => (*epoch, false),
         };
         if epoch != LeaderEpoch::NONE && epoch < current {
@@ -210,6 +235,9 @@ impl Partition {
         }
         if epoch != LeaderEpoch::NONE && epoch > current {
             return Err(AccessError::UnknownEpoch);
+        }
+        if matches!(&*role, Role::TakingOver(_)) {
+            return Err(AccessError::TakingOver);
         }
         if access == Access::LeaderOnly && !leads {
             return Err(AccessError::NotLeader);
@@ -221,7 +249,7 @@ impl Partition {
     pub fn watermark_lags(&self) -> bool {
         match &*self.role.lock() {
             Role::Leader(leader) => leader.epoch_start() > self.log.high_watermark(),
-            Role::None | Role::Follower { .. } => false,
+            Role::None | Role::TakingOver(_) | Role::Follower { .. } => false,
         }
     }
 
@@ -321,7 +349,7 @@ impl Partition {
             Role::Leader(leader) => {
                 id != self.surroundings.local && leader.replicas().contains(&id)
             }
-            Role::None | Role::Follower { .. } => false,
+            Role::None | Role::TakingOver(_) | Role::Follower { .. } => false,
         }
     }
 
@@ -427,7 +455,7 @@ impl Partition {
     pub fn low_watermark(&self) -> Option<Offset> {
         match &*self.role.lock() {
             Role::Leader(leader) => Some(self.low_watermark_of(leader)),
-            Role::None | Role::Follower { .. } => None,
+            Role::None | Role::TakingOver(_) | Role::Follower { .. } => None,
         }
     }
 
@@ -440,7 +468,7 @@ impl Partition {
     pub fn as_leader<T>(&self, look: impl FnOnce(&Leader) -> T) -> Option<T> {
         match &*self.role.lock() {
             Role::Leader(leader) => Some(look(leader)),
-            Role::None | Role::Follower { .. } => None,
+            Role::None | Role::TakingOver(_) | Role::Follower { .. } => None,
         }
     }
 
@@ -498,7 +526,11 @@ impl Partition {
                     self.log.assign_leader_epoch(leadership.epoch);
                     leader.begin_epoch(leadership, end, now);
                 }
-                Role::None | Role::Follower { .. } => {
+                // The takeover goes on, and ends with the newer word.
+                Role::TakingOver(known) if known.epoch == leadership.epoch => {
+                    *known = leadership;
+                }
+                Role::None | Role::TakingOver(_) | Role::Follower { .. } => {
                     self.log.assign_leader_epoch(leadership.epoch);
                     let local = self.surroundings.local;
                     *role = Role::Leader(Leader::new(local, leadership, end, now));
@@ -511,6 +543,76 @@ impl Partition {
         self.waiters.wake();
     }
 
+    /// Is to lead, once it has what the former leader has. The caller has checked the epochs, and sees to it that
+    /// `end_takeover` follows.
+    pub(crate) fn begin_takeover(&self, leadership: Leadership) {
+        {
+            let _writing = self.writing.write();
+            *self.role.lock() = Role::TakingOver(leadership);
+        }
+        self.waiters.wake();
+    }
+
+    /// Leads now, unless the controller has said something else since. Whether it does.
+    pub(crate) fn end_takeover(self: &Arc<Self>, epoch: LeaderEpoch) -> bool {
+        {
+            let _writing = self.writing.write();
+            let mut role = self.role.lock();
+            let leadership = match &mut *role {
+                Role::TakingOver(leadership) if leadership.epoch == epoch => leadership.clone(),
+                _ => return false,
+            };
+            self.log.assign_leader_epoch(epoch);
+            let (local, end) = (self.surroundings.local, self.log.end_offset());
+            let leader = Leader::new(local, leadership, end, clock::now());
+            self.move_high_watermark(&leader);
+            *role = Role::Leader(leader);
+        }
+        self.waiters.wake();
+        true
+    }
+
+    /// Appends what the former leader has, while the partition is taken over in this epoch. May wait for a disk.
+    pub(crate) fn append_taken_over(
+        &self,
+        epoch: LeaderEpoch,
+        records: &[u8],
+    ) -> Result<(), TakeOverError> {
+        let _writing = self.writing.read();
+        match &*self.role.lock() {
+            Role::TakingOver(leadership) if leadership.epoch == epoch => {}
+            _ => return Err(TakeOverError::Superseded),
+        }
+        self.log.append_as_follower(records)?;
+        Ok(())
+    }
+
+    /// Whether the asker leads now what this broker led, so that it may have all that is here. `end` is how far it has come:
+    /// once that is the end, nothing is owed any more.
+    pub fn hands_over_to(&self, id: BrokerId, epoch: LeaderEpoch, end: Offset) -> bool {
+        match &mut *self.role.lock() {
+            Role::Follower { leader, epoch: current, owes, .. }
+                if *leader == id && *current == epoch && *owes =>
+            {
+                *owes = end < self.log.end_offset();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the new leader may not have all that this broker took while it led.
+    pub(crate) fn owes(&self) -> bool {
+        matches!(&*self.role.lock(), Role::Follower { owes: true, .. })
+    }
+
+    /// The log is the leader's from here on.
+    pub(crate) fn owes_no_more(&self) {
+        if let Role::Follower { owes, .. } = &mut *self.role.lock() {
+            *owes = false;
+        }
+    }
+
     /// Becomes, or stays, a follower. The caller has checked the epochs.
     pub(crate) fn follow(
         &self,
@@ -520,7 +622,13 @@ impl Partition {
     ) {
         {
             let _writing = self.writing.write();
-            *self.role.lock() = Role::Follower { leader, epoch, partition_epoch };
+            let mut role = self.role.lock();
+            let owes = match &*role {
+                Role::Leader(known) => known.epoch().0 + 1 == epoch.0,
+                Role::Follower { epoch: known, owes, .. } => *owes && *known == epoch,
+                Role::None | Role::TakingOver(_) => false,
+            };
+            *role = Role::Follower { leader, epoch, partition_epoch, owes };
         }
         self.waiters.wake();
     }
@@ -538,7 +646,7 @@ impl Partition {
     pub(crate) fn followed(&self) -> Option<(BrokerId, LeaderEpoch)> {
         match &*self.role.lock() {
             Role::Follower { leader, epoch, .. } => Some((*leader, *epoch)),
-            Role::None | Role::Leader(_) => None,
+            Role::None | Role::Leader(_) | Role::TakingOver(_) => None,
         }
     }
 

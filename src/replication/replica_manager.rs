@@ -9,7 +9,7 @@ use std::{
 use common::{
     error_code::ErrorCode,
     ids::{BrokerId, LeaderEpoch},
-    topic::{TopicPartition, Uuid},
+    topic::{TopicPartition, Uuid, is_internal},
 };
 use parking_lot::RwLock;
 use partition::leader::Leadership;
@@ -160,13 +160,41 @@ impl ReplicaManager {
         }
         if word.leader == self.surroundings.local {
             info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, "became leader");
-            self.leave_leader(&partition);
-            partition.lead(word.leadership);
+            self.lead(&partition, word.leadership);
         } else {
             info!(target: "state.change.logger", partition = %name, epoch = word.leadership.epoch.0, leader = word.leader.0, "became follower");
             self.follow(&partition, &word);
         }
         Ok(())
+    }
+
+    /// Leads the partition; after a planned move once it is taken over. Internal topics are written with acks=all, so that
+    /// nothing of theirs can be missing.
+    fn lead(&self, partition: &Arc<Partition>, leadership: Leadership) {
+        let epoch = leadership.epoch;
+        let former = partition.followed().filter(|(former, known)| {
+            known.0 + 1 == epoch.0
+                && !is_internal(&partition.topic_partition().topic)
+                && self.surroundings.is_alive(*former)
+        });
+        self.leave_leader(partition);
+        match (former, &self.fetchers) {
+            (Some((former, _)), Some(fetchers)) => {
+                partition.begin_takeover(leadership);
+                fetchers.take_over(partition, former, epoch);
+            }
+            _ => partition.lead(leadership),
+        }
+    }
+
+    /// How many partitions with other replicas are led here still, or were led here until now and are not taken over yet.
+    pub fn left_to_move(&self) -> usize {
+        let topics = self.topics.read();
+        let is_left = |one: &&Arc<Partition>| {
+            let is_led = one.as_leader(|leader| leader.replicas().len() > 1);
+            is_led == Some(true) || one.owes()
+        };
+        topics.values().flat_map(BTreeMap::values).filter(is_left).count()
     }
 
     /// Copies the partition from its leader. Where the epoch is the same, that goes on.

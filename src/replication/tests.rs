@@ -461,8 +461,9 @@ fn records(values: &[&str]) -> Checked {
     validate::check(builder.finish(), &settings().rules(clock::wall_clock())).unwrap()
 }
 
-/// Appends records, and waits for what becomes of them.
+/// Appends records once the partition leads, and waits for what becomes of them.
 async fn produce(partition: &Arc<Partition>, values: &[&str]) -> Commit {
+    wait(partition, "the lead", &|| partition.is_leader()).await;
     let (appended, epoch) = partition.append_as_leader(records(values), Some(2), None).unwrap();
     let end = appended.last_offset.plus(1);
     let is_decided = || partition.commit_of(end, epoch) != Commit::Waiting;

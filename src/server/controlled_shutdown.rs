@@ -21,6 +21,10 @@ use crate::{
 
 const SERVER_LOG: &str = "kafka.server.KafkaServer";
 
+/// How long new leaders have to take over what this broker led. A broker of Kafka does not.
+const TAKEN_OVER_AT_MOST: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// What came of one attempt.
 enum Attempt {
     /// The broker leads nothing that others hold too.
@@ -40,7 +44,7 @@ pub(crate) async fn run(broker: &Broker) {
     while left > 0 {
         left -= 1;
         match attempt(broker).await {
-            Attempt::Moved => return,
+            Attempt::Moved => return wait_until_taken_over(broker).await,
             Attempt::InVain => break,
             Attempt::Failed if left == 0 => break,
             Attempt::Failed => {}
@@ -52,6 +56,23 @@ pub(crate) async fn run(broker: &Broker) {
         target: SERVER_LOG,
         "[KafkaServer id={id}] Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed"
     );
+}
+
+/// Stays until the new leaders have what this one took last: see `replication::takeover`.
+async fn wait_until_taken_over(broker: &Broker) {
+    let id = broker.id;
+    let deadline = clock::now() + TAKEN_OVER_AT_MOST;
+    loop {
+        let left = broker.replicas.left_to_move();
+        if left == 0 {
+            return;
+        }
+        if clock::now() >= deadline {
+            info!(target: SERVER_LOG, "[KafkaServer id={id}] {left} partitions were not taken over in time");
+            return;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 async fn attempt(broker: &Broker) -> Attempt {

@@ -39,7 +39,7 @@ impl Refusal {
 /// A partition that cannot be used now.
 pub(crate) fn of_access(error: AccessError) -> ErrorCode {
     match error {
-        AccessError::NotLeader => ErrorCode::NotLeaderOrFollower,
+        AccessError::NotLeader | AccessError::TakingOver => ErrorCode::NotLeaderOrFollower,
         AccessError::FencedEpoch => ErrorCode::FencedLeaderEpoch,
         AccessError::UnknownEpoch => ErrorCode::UnknownLeaderEpoch,
     }

@@ -26,7 +26,7 @@ use replication::{
     fetch_session::{
         Answered, FetchContext, FetchTarget, PartitionKey, SessionRequest, Target, TopicKey,
     },
-    partition::Partition,
+    partition::{AccessError, Partition},
     replica_manager::Access,
 };
 
@@ -368,6 +368,23 @@ fn is_special(answer: &PartitionAnswer) -> bool {
     answer.diverging_epoch.is_some() || answer.preferred_read_replica != BrokerId::NONE
 }
 
+/// An answer without records.
+fn nothing(partition: &Partition, index: i32, terms: Terms) -> PartitionAnswer {
+    let log = partition.log();
+    PartitionAnswer {
+        partition: index,
+        error: ErrorCode::None,
+        high_watermark: log.high_watermark(),
+        last_stable_offset: log.last_stable_offset(),
+        log_start_offset: log.start_offset(),
+        diverging_epoch: None,
+        current_leader: None,
+        aborted_transactions: terms.read_committed.then(Vec::new),
+        preferred_read_replica: BrokerId::NONE,
+        records: Records::Memory(Bytes::new()),
+    }
+}
+
 /// Reads one partition. Says with the answer whether the asker now has all that it may have.
 fn read(
     broker: &Broker,
@@ -381,10 +398,19 @@ fn read(
     let from_follower = terms.replica.0 >= 0;
     let may_be_follower = terms.version >= FOLLOWER_READS && !from_follower;
     let access = if may_be_follower { Access::AnyReplica } else { Access::LeaderOnly };
-    partition.check_access(access, target.current_leader_epoch).map_err(errors::of_access)?;
-    if from_follower && !partition.has_replica(terms.replica) {
+    let epoch = target.current_leader_epoch;
+    let hands_over =
+        from_follower && partition.hands_over_to(terms.replica, epoch, target.fetch_offset);
+    if !hands_over {
+        match partition.check_access(access, epoch) {
+            // Whoever is ahead of it must not be told to cut off what is about to come.
+            Err(AccessError::TakingOver) => return Ok((nothing(partition, index, terms), false)),
+            checked => checked.map_err(errors::of_access)?,
+        };
+    }
+    if from_follower && !hands_over && !partition.has_replica(terms.replica) {
         // Where the epoch is known to be right, it is the assignment that the follower is ahead of.
-        let told_epoch = target.current_leader_epoch != LeaderEpoch::NONE;
+        let told_epoch = epoch != LeaderEpoch::NONE;
         return Err(if told_epoch {
             ErrorCode::UnknownLeaderEpoch
         } else {
@@ -392,18 +418,7 @@ fn read(
         });
     }
     let log = partition.log();
-    let mut answer = PartitionAnswer {
-        partition: index,
-        error: ErrorCode::None,
-        high_watermark: log.high_watermark(),
-        last_stable_offset: log.last_stable_offset(),
-        log_start_offset: log.start_offset(),
-        diverging_epoch: None,
-        current_leader: None,
-        aborted_transactions: terms.read_committed.then(Vec::new),
-        preferred_read_replica: BrokerId::NONE,
-        records: Records::Memory(Bytes::new()),
-    };
+    let mut answer = nothing(partition, index, terms);
     if may_be_follower {
         let (ctx, rack) = (&asker.ctx, &*asker.rack);
         let preferred =
