@@ -128,5 +128,5 @@ fn decide(result: &mut Result<Written, ErrorCode>) -> bool {
 }
 
 fn all_decided(results: &mut [Result<Written, ErrorCode>]) -> bool {
-    results.iter_mut().fold(true, |all, result| decide(result) && all)
+    results.iter_mut().all(decide)
 }

@@ -282,7 +282,7 @@ fn decide(outcome: &mut Outcome) -> bool {
 }
 
 fn all_decided(outcomes: &mut [Outcome]) -> bool {
-    outcomes.iter_mut().fold(true, |all, outcome| decide(outcome) && all)
+    outcomes.iter_mut().all(decide)
 }
 
 fn append(
