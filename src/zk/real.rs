@@ -151,8 +151,8 @@ pub(crate) struct Request {
     pub(crate) action: Action,
     pub(crate) ended_sessions: u64,
     pub(crate) reply: oneshot::Sender<Result<Answer, Failure>>,
-    /// Held until the answer is there, whether anyone waits for it or not.
-    pub(crate) _permit: OwnedSemaphorePermit,
+    /// To be held until the answer is there, whether anyone waits for it or not.
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 /// What to ask ZooKeeper.
@@ -346,7 +346,7 @@ impl RealStore {
     ) -> Result<Result<Answer, Failure>, ZkError> {
         let permit = self.in_flight.clone().acquire_owned().await.map_err(|_| ZkError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let request = Request { action, ended_sessions, reply, _permit: permit };
+        let request = Request { action, ended_sessions, reply, permit };
         self.requests.send(request).map_err(|_| ZkError::Closed)?;
         // The reply is dropped with the connection's runtime.
         Ok(answer.await.unwrap_or(Err(Failure::Lost)))

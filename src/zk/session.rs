@@ -290,15 +290,18 @@ impl Worker {
         let connection = connection.clone();
         let latency = self.config.metrics.request_latency_ms.clone();
         running.spawn(async move {
+            // The whole of it: a part alone would leave the permit behind.
+            let Request { action, reply, permit, .. } = request;
             let sent = clock::now();
-            let result = connection.perform(request.action).await;
+            let result = connection.perform(action).await;
+            drop(permit);
             let elapsed = clock::now().saturating_duration_since(sent).as_millis();
             latency.update(u64::try_from(elapsed).unwrap_or(u64::MAX));
             if matches!(result, Err(Failure::Lost)) {
                 connection.suspect.notify_one();
             }
             // Nobody waits any more where it fails.
-            let _ = request.reply.send(result);
+            let _ = reply.send(result);
         });
     }
 }

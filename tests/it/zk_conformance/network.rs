@@ -1,6 +1,14 @@
 //! What only a client with a connection can show: outages, restarts, and Kafka's flows between two brokers.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use common::{
     counters::Registry,
@@ -9,7 +17,14 @@ use common::{
     topic::Uuid,
 };
 use metadata::broker::Endpoint;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    time::timeout,
+};
 use zk::{
     bootstrap::{brokers, cluster_id, create_top_level_paths, generate_broker_id},
     changes::{Changes, SessionState},
@@ -62,16 +77,65 @@ async fn chroots_are_created(server: SocketAddr) {
 }
 
 async fn requests_in_flight_are_limited_and_all_answered(server: SocketAddr) {
-    let mut config = config(&server.to_string());
-    config.max_in_flight_requests = 2;
-    let store: Arc<dyn ZkStore> = RealStore::connect(config).await.unwrap();
-    let mut reads = tokio::task::JoinSet::new();
-    for _ in 0..200 {
-        let store = store.clone();
-        reads.spawn(async move { store.get("/", Watch::No).await.unwrap().is_some() });
+    for limit in [1, 3] {
+        let (address, most) = relay_that_counts(server).await;
+        let mut config = config(&address.to_string());
+        config.max_in_flight_requests = limit;
+        let store: Arc<dyn ZkStore> = RealStore::connect(config).await.unwrap();
+        let mut reads = tokio::task::JoinSet::new();
+        for _ in 0..200 {
+            let store = store.clone();
+            reads.spawn(async move { store.get("/", Watch::No).await.unwrap().is_some() });
+        }
+        assert!(reads.join_all().await.into_iter().all(|there| there));
+        assert_eq!(most.load(Ordering::Relaxed), limit, "requests without an answer, at most");
+        store.close().await.unwrap();
     }
-    assert!(reads.join_all().await.into_iter().all(|there| there));
-    store.close().await.unwrap();
+}
+
+/// Passes frames on, and counts the requests that have no answer yet: at most so many at a time.
+async fn relay_that_counts(server: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    const PING: i32 = -2;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let told = most.clone();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = TcpStream::connect(server).await.unwrap().into_split();
+            let (asked, answered, most) = (open.clone(), open.clone(), most.clone());
+            // The first frame of either side opens the session.
+            tokio::spawn(pass_frames(from_client, to_server, move |xid| {
+                if xid != PING {
+                    most.fetch_max(asked.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                }
+            }));
+            tokio::spawn(pass_frames(from_server, to_client, move |xid| {
+                if xid != PING {
+                    answered.fetch_sub(1, Ordering::Relaxed);
+                }
+            }));
+        }
+    });
+    (address, told)
+}
+
+/// Passes frames on, each as it comes, and tells the first number of all but the first.
+async fn pass_frames(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, see: impl Fn(i32)) {
+    let mut is_first = true;
+    while let Ok(length) = from.read_i32().await {
+        let mut frame = vec![0; usize::try_from(length).unwrap()];
+        if from.read_exact(&mut frame).await.is_err() {
+            return;
+        }
+        if !std::mem::take(&mut is_first) {
+            see(i32::from_be_bytes(frame[..4].try_into().unwrap()));
+        }
+        if to.write_i32(length).await.is_err() || to.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn a_store_closes_quickly_while_zookeeper_is_away(server: SocketAddr) {
