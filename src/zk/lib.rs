@@ -14,6 +14,7 @@ pub mod paths;
 pub mod producer_ids;
 pub mod real;
 pub mod registration;
+pub mod resolver;
 mod session;
 pub mod store;
 pub mod tls;

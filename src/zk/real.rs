@@ -19,6 +19,7 @@ use crate::{
     changes::{Hub, SessionState, ZkChanges},
     metrics::ZkMetrics,
     paths,
+    resolver::{self, Resolve},
     session::Worker,
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkError, ZkFuture, ZkStore,
@@ -46,6 +47,8 @@ pub struct ZkConfig {
     pub request_bytes_max: usize,
     /// `zookeeper.set.acl`: only brokers may change what is created.
     pub set_acl: bool,
+    /// Finds the addresses of servers; not asked under TLS, where certificates are for names.
+    pub resolve: Resolve,
     /// TLS to every server, where set.
     pub tls: Option<ClientTls>,
     /// Login by SASL DIGEST-MD5, where set.
@@ -74,6 +77,7 @@ impl ZkConfig {
             max_in_flight_requests: 10,
             request_bytes_max: 4096 * 1024,
             set_acl: false,
+            resolve: resolver::system(),
             tls: None,
             login: None,
             name: "Kafka server".to_owned(),

@@ -28,6 +28,7 @@ use crate::{
     changes::{Dirty, SessionState, Watched},
     paths,
     real::{Action, Answer, CLOSE_AT_MOST, ConnectError, Failure, Request, Shared, ZkConfig},
+    resolver::Resolver,
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkError,
         ZkVersion,
@@ -44,6 +45,7 @@ const RETRIES_PER_SESSION: u32 = 10;
 pub(crate) struct Worker {
     config: ZkConfig,
     hosts: String,
+    resolver: Resolver,
     chroot: Option<String>,
     chroot_is_there: bool,
     tls: Option<TlsOptions>,
@@ -75,9 +77,11 @@ impl Worker {
         stop: watch::Receiver<bool>,
     ) -> Worker {
         let armed = Arc::new(Mutex::new(HashSet::new()));
+        let resolver = Resolver::new(&hosts, config.resolve.clone());
         Worker {
             config,
             hosts,
+            resolver,
             chroot,
             chroot_is_there: false,
             tls,
@@ -163,7 +167,7 @@ impl Worker {
         }
     }
 
-    async fn try_connect(&self) -> Result<Client, Error> {
+    async fn try_connect(&mut self) -> Result<Client, Error> {
         let mut connector = Client::connector()
             .with_session_timeout(self.config.session_timeout)
             .with_fail_eagerly();
@@ -173,10 +177,13 @@ impl Worker {
         if let Some(sasl) = &self.sasl {
             connector = connector.with_sasl(sasl.clone());
         }
-        // Names are resolved here, at each connection.
         match &self.tls {
+            // The library finds the addresses itself, at each connection: it needs the names for the certificates.
             Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.hosts).await,
-            None => connector.connect(&self.hosts).await,
+            None => match self.resolver.addresses().await.as_str() {
+                "" => Err(Error::NoHosts),
+                addresses => connector.connect(addresses).await,
+            },
         }
     }
 

@@ -17,6 +17,7 @@ use common::{
     topic::Uuid,
 };
 use metadata::broker::Endpoint;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -39,6 +40,7 @@ use zk::{
     producer_ids::allocate_block,
     real::{RealStore, ZkConfig},
     registration::{Ghosts, RegisterError, register},
+    resolver::Resolve,
     store::{CreateKind, Expected, Op, OpResult, Watch, ZkError, ZkStore},
     topics::{self, TopicCreated},
 };
@@ -54,6 +56,7 @@ pub(super) async fn conform_over_the_network(server: SocketAddr) {
     a_hundred_lost_connections_leave_one_session(server).await;
     reads_wait_for_zookeeper_to_come_back(server).await;
     a_connection_that_stalls_is_replaced(server).await;
+    a_name_that_leads_elsewhere_is_followed(server).await;
     a_killed_broker_that_comes_back_is_registered_and_elected_at_once(server).await;
     two_brokers_share_a_cluster(server).await;
 }
@@ -193,6 +196,33 @@ async fn a_connection_that_stalls_is_replaced(server: SocketAddr) {
     assert_eq!(write, Err(ZkError::MayHaveHappened { path: path.clone() }));
     assert!(store.get(&path, Watch::No).await.unwrap().is_some());
     assert_eq!(store.session(), session);
+    store.close().await.unwrap();
+}
+
+async fn a_name_that_leads_elsewhere_is_followed(server: SocketAddr) {
+    let [first, second, third] =
+        [Proxy::start(server).await, Proxy::start(server).await, Proxy::start(server).await];
+    let addresses = Arc::new(Mutex::new(vec![first.address]));
+    let asked = addresses.clone();
+    let connect = format!("zookeeper.test:7/named-{}", std::process::id());
+    let resolve: Resolve = Arc::new(move |host| match host {
+        "zookeeper.test:7" => Ok(asked.lock().clone()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    });
+    let store = RealStore::connect(ZkConfig { resolve, ..config(&connect) }).await.unwrap();
+    let session = store.session().session_id();
+    store.create("/e", b"", CreateKind::Ephemeral).await.unwrap();
+    *addresses.lock() = vec![second.address];
+    first.block();
+    assert!(store.get("/e", Watch::Yes).await.unwrap().is_some());
+    assert_eq!(store.session().session_id(), session);
+
+    // Of two addresses one takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    *addresses.lock() = vec![silent.local_addr().unwrap(), third.address];
+    second.block();
+    let read = timeout(AT_MOST, store.get("/", Watch::No)).await.expect("the other is tried");
+    assert!(read.unwrap().is_some());
     store.close().await.unwrap();
 }
 
