@@ -34,8 +34,9 @@ def wait_for(port):
 class Server:
     """A process with a zookeeper.properties of its own."""
 
-    def __init__(self, command, folder, port, more=""):
+    def __init__(self, command, folder, port, more="", environment=()):
         self.command, self.folder, self.port = command, Path(folder), port
+        self.environment = {"LOG_DIR": str(folder)} | dict(environment)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.properties = self.folder / "zookeeper.properties"
         admin = "" if "admin.enableServer" in more else "admin.enableServer=false\n"
@@ -45,13 +46,18 @@ class Server:
         )
         self.start()
 
-    def start(self):
+    def start(self, wait=True):
         """Starts, and gives the seconds until it serves."""
-        environment = os.environ | {"LOG_DIR": str(self.folder)}
+        environment = os.environ | self.environment
         begun = time.monotonic()
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen([*self.command, str(self.properties)], stdout=log, stderr=log, env=environment)
-        wait_for(self.port)
+        if wait:
+            try:
+                wait_for(self.port)
+            except SystemExit:
+                self.stop()
+                raise
         return time.monotonic() - begun
 
     def stop(self, how=signal.SIGKILL):
@@ -68,16 +74,17 @@ class Apache(Server):
     """Apache ZooKeeper 3.8.4, as Kafka 3.9.1 brings it."""
     name = "Apache"
 
-    def __init__(self, folder, port, more=""):
+    def __init__(self, folder, port, more="", environment=()):
         subprocess.run([PEER, "fetch"], check=True)
-        super().__init__([str(PEER), "run", "org.apache.zookeeper.server.quorum.QuorumPeerMain"], folder, port, more)
+        command = [str(PEER), "run", "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
+        super().__init__(command, folder, port, more, environment)
 
 
 class Ours(Server):
     name = "ours"
 
-    def __init__(self, command, folder, port, more=""):
-        super().__init__(command.split(), folder, port, more)
+    def __init__(self, command, folder, port, more="", environment=()):
+        super().__init__(command.split(), folder, port, more, environment)
 
 
 class Lost(Exception):
@@ -97,7 +104,7 @@ def text(value):
 
 
 OPEN_ACL = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
-CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, CLOSE, SET_WATCHES = 1, 2, 3, 4, 5, 8, 9, 11, -11, 101
+CREATE, DELETE, EXISTS, GET, SET, GET_ACL, CHILDREN, SYNC, PING, CLOSE, AUTH, SET_WATCHES = 1, 2, 3, 4, 5, 6, 8, 9, 11, -11, 100, 101
 
 
 class Session:
