@@ -52,6 +52,8 @@ pub(crate) struct ProducerBatch {
     pub(crate) partition: TopicPartition,
     pub(crate) created: Instant,
     pub(crate) attempts: i32,
+    /// Whether it was taken out before, and came back.
+    pub(crate) is_back: bool,
     pub(crate) record_count: i32,
     /// Set by the first attempt.
     pub(crate) sequence: Option<i32>,
@@ -160,6 +162,7 @@ impl Accumulator {
             partition: partition.clone(),
             created: now,
             attempts: 0,
+            is_back: false,
             record_count: 1,
             sequence: None,
             content: Content::Open(builder),
@@ -191,7 +194,7 @@ impl Accumulator {
                 continue;
             }
             // What is sent again must not overtake, nor be overtaken.
-            if front.attempts > 0 && queue.in_flight > 0 {
+            if front.is_back && queue.in_flight > 0 {
                 continue;
             }
             let Some(leader) = leader(partition) else {
@@ -234,9 +237,15 @@ impl Accumulator {
         }
     }
 
-    /// Puts a batch back in its place, to be sent again.
+    /// Puts a batch that was sent back in its place, to be sent again.
     pub(crate) fn put_back(&mut self, mut batch: ProducerBatch, now: Instant) {
         batch.attempts += 1;
+        self.put_back_unsent(batch, now);
+    }
+
+    /// Puts a batch back in its place. No connection took it, which costs none of its attempts.
+    pub(crate) fn put_back_unsent(&mut self, mut batch: ProducerBatch, now: Instant) {
+        batch.is_back = true;
         batch.not_before = now + self.rules.retry_backoff;
         let queue = self.queues.entry(batch.partition.clone()).or_default();
         let place = queue.batches.partition_point(|other| other.number < batch.number);
@@ -302,7 +311,7 @@ impl Drained {
 impl ProducerBatch {
     /// When it should go: a full one, or one that is sent again, does not linger.
     fn due(&self, now: Instant, rules: &Rules, hurry: bool) -> Instant {
-        if self.attempts > 0 {
+        if self.is_back {
             return self.not_before;
         }
         if hurry || self.size() >= rules.batch_size {
@@ -453,6 +462,31 @@ mod tests {
             accumulator.landed(&partition);
         }
         assert_eq!(sent, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_batch_that_no_connection_took_has_all_its_attempts_left() {
+        let now = clock::now();
+        let mut accumulator = accumulator();
+        append(&mut accumulator, now, 150);
+        append(&mut accumulator, now, 150);
+        accumulator.hurries = 1;
+        let first = drain(&mut accumulator, now).remove(0);
+        let second = drain(&mut accumulator, now).remove(0);
+        let partition = TopicPartition::new("t", 0);
+        accumulator.landed(&partition);
+        accumulator.put_back_unsent(first, now);
+        let later = now + Duration::from_millis(50);
+        assert!(drain(&mut accumulator, later).is_empty(), "it overtakes none that is under way");
+        accumulator.landed(&partition);
+        accumulator.put_back(second, now);
+        let again: Vec<i32> = std::iter::from_fn(|| {
+            let batch = drain(&mut accumulator, later).pop()?;
+            accumulator.landed(&partition);
+            Some(batch.attempts)
+        })
+        .collect();
+        assert_eq!(again, [0, 1]);
     }
 
     #[test]

@@ -149,7 +149,7 @@ async fn work_lane(
                     let unknown = BatchResult { base_offset: -1, log_append_time: -1 };
                     settle(&shared, batches, |_| Ok(unknown));
                 }
-                Err(error) => settle(&shared, batches, |_| Err(error.clone())),
+                Err(NotSent(error)) => settle_unsent(&shared, batches, &error),
             }
             in_flight.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
             shared.wake.notify_one();
@@ -158,12 +158,21 @@ async fn work_lane(
     }
 }
 
+/// Why a request did not go out.
+struct NotSent(ClientError);
+
+impl From<ClientError> for NotSent {
+    fn from(error: ClientError) -> NotSent {
+        NotSent(error)
+    }
+}
+
 /// Connects and queues a request. The answer is none for acks=0.
 async fn start(
     shared: &Shared,
     leader: i32,
     batches: &mut [ProducerBatch],
-) -> Result<Option<(crate::connection::PendingAnswer, i16)>, ClientError> {
+) -> Result<Option<(crate::connection::PendingAnswer, i16)>, NotSent> {
     let metadata = shared.cluster.metadata();
     let gone = || ClientError::new(ErrorKind::Disconnected, "the leader is not known any more");
     let node: &Node = metadata.nodes.get(&leader).ok_or_else(gone)?;
@@ -264,6 +273,28 @@ fn settle(
     }
     drop(state);
     shared.ended.send_modify(|count| *count += 1);
+    shared.wake.notify_one();
+}
+
+/// Puts batches back that no connection took, until their time is over: a leader that is away uses up no attempts, as with
+/// Java's `Sender`, which waits until the node is ready.
+fn settle_unsent(shared: &Shared, batches: Vec<ProducerBatch>, error: &ClientError) {
+    if !error.is_retriable() && error.kind != ErrorKind::Timeout {
+        return settle(shared, batches, |_| Err(error.clone()));
+    }
+    let now = clock::now();
+    let mut state = shared.state.lock();
+    state.wants_metadata = true;
+    for mut batch in batches {
+        debug!(partition = %batch.partition, %error, "not sent");
+        state.accumulator.landed(&batch.partition);
+        if state.identity.is_none() {
+            batch.sequence = None;
+        }
+        // What is over is given up by `give_up_expired`.
+        state.accumulator.put_back_unsent(batch, now);
+    }
+    drop(state);
     shared.wake.notify_one();
 }
 
