@@ -153,6 +153,11 @@ impl Follower {
         self.state == State::Failed
     }
 
+    /// Whether so many errors came one after the other that the whole back-off is taken.
+    pub fn delays_fully(&self) -> bool {
+        self.errors >= FIRST_DELAY_PARTS.ilog2()
+    }
+
     /// What comes next.
     pub fn next(&self, now: Instant) -> Next {
         let waits = self.delayed_until.filter(|until| *until > now);

@@ -1,6 +1,9 @@
 //! What a follower does to its log: append what the leader sent, cut what the leader has not.
 
-use common::ids::{LeaderEpoch, Offset};
+use common::{
+    clock,
+    ids::{LeaderEpoch, Offset},
+};
 use partition::follower::{Failure, LocalLog};
 use storage::error::{AppendError, LogError};
 use tracing::{info, warn};
@@ -74,7 +77,11 @@ impl Partition {
                 }
                 appended => appended,
             }?;
-            self.surroundings().metrics.replication_bytes_in.mark(followed.bytes as u64);
+            let (surroundings, bytes) = (self.surroundings(), followed.bytes as u64);
+            surroundings.metrics.replication_bytes_in.mark(bytes);
+            if self.is_throttled_as_follower() {
+                surroundings.follower_quota.record(bytes, clock::now());
+            }
             log.set_high_watermark(sent.high_watermark);
             self.owes_no_more();
             if sent.log_start > log.start_offset() {

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -32,6 +32,9 @@ use crate::{
 const LOG: &str = "kafka.server.ReplicaFetcherThread";
 /// Answers with more bytes than this are appended off the runtime's threads.
 const QUICK_BYTES_MAX: usize = 64 << 10;
+
+/// How long a throttled partition is left alone before it is looked at again.
+const THROTTLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A partition that is copied.
 struct Copied {
@@ -225,6 +228,10 @@ impl Fetcher {
         let (mut to_fetch, mut to_ask) = (Vec::new(), Vec::new());
         for name in std::mem::take(&mut self.due) {
             match self.look_at(&name, now) {
+                Next::Fetch(_) if self.is_throttled(&name, now) => {
+                    self.forget(&name);
+                    self.delayed.insert((now + THROTTLE_PAUSE, name));
+                }
                 Next::Fetch(from) => to_fetch.extend(self.asked(&name, from)),
                 Next::AskEnds => to_ask.extend(self.partitions.get(&name).map(|copied| {
                     EndsAsked { name: name.clone(), epoch: copied.follower.epoch() }
@@ -264,6 +271,16 @@ impl Fetcher {
             warn!(target: LOG, partition = %name, epoch = copied.follower.epoch().0, "is not copied until the controller speaks");
         }
         next
+    }
+
+    /// Whether a partition has to wait for the rate of throttled ones to come down. One that is in sync does not, or it
+    /// would fall out. Source: `RemoteLeaderEndPoint.shouldFollowerThrottle`.
+    fn is_throttled(&self, name: &TopicPartition, now: Instant) -> bool {
+        let Some(copied) = self.partitions.get(name) else { return false };
+        let partition = &copied.partition;
+        copied.follower.lag() != Some(0)
+            && partition.is_throttled_as_follower()
+            && partition.surroundings().follower_quota.is_exceeded(now)
     }
 
     /// What to tell the leader of a partition, if that is new.
@@ -370,7 +387,15 @@ impl Fetcher {
                 .then_some((LeaderEpoch(diverging.epoch), Offset(diverging.end_offset))),
         };
         if !fetched.error.is_none() {
-            info!(target: LOG, partition = %name, leader = self.leader.0, error = fetched.error.name(), "the leader refuses the partition");
+            // A leader that is new may not know yet; one that goes on refusing is worth a line.
+            match copied.follower.delays_fully() {
+                true => {
+                    info!(target: LOG, partition = %name, leader = self.leader.0, error = fetched.error.name(), "the leader refuses the partition")
+                }
+                false => {
+                    debug!(target: LOG, partition = %name, leader = self.leader.0, error = fetched.error.name(), "the leader refuses the partition")
+                }
+            }
         }
         let step = copied
             .partition
@@ -421,7 +446,7 @@ impl Fetcher {
 }
 
 impl Copied {
-    fn append(&mut self, answer: &PartitionData, now: Instant, backoff: std::time::Duration) {
+    fn append(&mut self, answer: &PartitionData, now: Instant, backoff: Duration) {
         let sent = Sent {
             records: answer.records.as_deref().unwrap_or_default(),
             high_watermark: Offset(answer.high_watermark),
@@ -434,7 +459,7 @@ impl Copied {
     }
 
     /// Cuts the log, if that is the step.
-    fn cut(&mut self, step: Step, now: Instant, backoff: std::time::Duration) {
+    fn cut(&mut self, step: Step, now: Instant, backoff: Duration) {
         let epoch = self.follower.epoch();
         let cut = off_runtime(true, || match step {
             Step::TruncateTo(end) => Some(self.partition.truncate_as_follower(epoch, end)),
@@ -448,7 +473,7 @@ impl Copied {
         }
     }
 
-    fn has_not(&mut self, error: &CopyError, now: Instant, backoff: std::time::Duration) {
+    fn has_not(&mut self, error: &CopyError, now: Instant, backoff: Duration) {
         // Where the leader is not followed any more an order is on its way.
         let failure = error.failure().unwrap_or(Failure::Passing);
         if !matches!(error, CopyError::Superseded) {

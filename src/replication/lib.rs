@@ -7,6 +7,7 @@ mod fetcher;
 pub mod fetchers;
 pub mod leaders;
 pub mod partition;
+pub mod quota;
 pub mod replica_manager;
 pub mod surroundings;
 mod takeover;

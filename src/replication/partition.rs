@@ -464,6 +464,20 @@ impl Partition {
         leader.low_watermark(self.log.start_offset(), &is_alive)
     }
 
+    /// Whether what is sent of it to followers is bounded.
+    pub fn is_throttled_as_leader(&self) -> bool {
+        let settings = self.settings.lock();
+        settings.leader_throttled.contains(self.topic_partition.partition, self.surroundings.local)
+    }
+
+    /// Whether what is fetched for it is bounded.
+    pub fn is_throttled_as_follower(&self) -> bool {
+        let settings = self.settings.lock();
+        settings
+            .follower_throttled
+            .contains(self.topic_partition.partition, self.surroundings.local)
+    }
+
     /// Looks at the leadership, where this broker leads.
     pub fn as_leader<T>(&self, look: impl FnOnce(&Leader) -> T) -> Option<T> {
         match &*self.role.lock() {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use partition::leader::Proposal;
 use tokio::sync::Notify;
 
-use crate::partition::Partition;
+use crate::{partition::Partition, quota::ReplicationQuota};
 
 /// Shared by all partitions of a broker; never changes but through what it holds.
 #[derive(Debug)]
@@ -25,9 +25,16 @@ pub struct Surroundings {
     pub lag_time_max: Duration,
     /// Changes of in-sync sets that wait to be sent to the controller.
     pub proposals: Proposals,
+    /// Bounds what throttled replicas are sent.
+    pub leader_quota: ReplicationQuota,
+    /// Bounds what is fetched for throttled replicas.
+    pub follower_quota: ReplicationQuota,
     /// What is counted.
     pub metrics: ReplicationMetrics,
 }
+
+/// `replication.quota.window.num` and `replication.quota.window.size.seconds` as they are by default.
+const QUOTA_WINDOWS: (usize, Duration) = (11, Duration::from_secs(1));
 
 impl Surroundings {
     /// Those of a broker, counting into a registry.
@@ -42,8 +49,17 @@ impl Surroundings {
             metadata,
             lag_time_max,
             proposals: Proposals::default(),
+            leader_quota: ReplicationQuota::new(QUOTA_WINDOWS.0, QUOTA_WINDOWS.1),
+            follower_quota: ReplicationQuota::new(QUOTA_WINDOWS.0, QUOTA_WINDOWS.1),
             metrics: ReplicationMetrics::of_broker(registry),
         }
+    }
+
+    /// Measures replication over so many windows of this length.
+    pub fn with_quota_windows(mut self, count: usize, length: Duration) -> Surroundings {
+        self.leader_quota = ReplicationQuota::new(count, length);
+        self.follower_quota = ReplicationQuota::new(count, length);
+        self
     }
 
     /// Those of a broker that knows of no other; what it counts nobody sees.

@@ -204,6 +204,8 @@ fn settings() -> Arc<TopicSettings> {
         message_bytes_max: 1 << 20,
         in_sync_replicas_min: 1,
         down_conversion: true,
+        leader_throttled: Default::default(),
+        follower_throttled: Default::default(),
     })
 }
 

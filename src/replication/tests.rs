@@ -450,6 +450,8 @@ fn settings() -> Arc<TopicSettings> {
         message_bytes_max: 1 << 20,
         in_sync_replicas_min: 2,
         down_conversion: true,
+        leader_throttled: Default::default(),
+        follower_throttled: Default::default(),
     })
 }
 

@@ -10,6 +10,8 @@ use record::{
 };
 use storage::log_config::LogConfig;
 
+use crate::quota::ThrottledReplicas;
+
 /// Settings of one topic. Replaced as a whole when its configs change.
 #[derive(Clone, Debug)]
 pub struct TopicSettings {
@@ -29,6 +31,10 @@ pub struct TopicSettings {
     pub in_sync_replicas_min: usize,
     /// `message.downconversion.enable`.
     pub down_conversion: bool,
+    /// `leader.replication.throttled.replicas`.
+    pub leader_throttled: ThrottledReplicas,
+    /// `follower.replication.throttled.replicas`.
+    pub follower_throttled: ThrottledReplicas,
 }
 
 impl TopicSettings {

@@ -19,6 +19,7 @@ mod peers;
 mod producer_ids;
 mod registration;
 mod replica_requests;
+mod replication_quotas;
 mod request_context;
 pub mod run;
 mod session_file;

@@ -62,6 +62,7 @@ use crate::{
     producer_ids::ProducerIds,
     registration::Registrar,
     replica_requests::ReplicaRequests,
+    replication_quotas::ReplicationQuotas,
     session_file::SessionFile,
     topic_configs::TopicConfigs,
     transactions::{self, BrokerTransactions},
@@ -252,11 +253,16 @@ async fn start(
     let metadata = Arc::new(MetadataCache::new());
     let broker_epoch = Arc::new(AtomicI64::new(-1));
     let peers = Peers::new(id, &config, metadata.clone());
-    let surroundings = Arc::new(Surroundings::new(
+    let surroundings = Surroundings::new(
         id,
         metadata.clone(),
         milliseconds(config.replica_lag_time_max_ms),
         registry,
+    );
+    let quota_window = u64::try_from(config.replication_quota_window_size_seconds).unwrap_or(1);
+    let surroundings = Arc::new(surroundings.with_quota_windows(
+        usize::try_from(config.replication_quota_window_num).unwrap_or(1),
+        Duration::from_secs(quota_window),
     ));
     let leaders = PeerLeaders {
         peers: peers.clone(),
@@ -317,7 +323,8 @@ async fn start(
         metrics: controller::metrics::ControllerMetrics::of_broker(registry),
         stop: stop.clone(),
     });
-    let apply = apply_configs(topic_configs.clone(), replicas.clone());
+    let quotas = ReplicationQuotas::new(id, surroundings.clone());
+    let apply = apply_configs(topic_configs.clone(), replicas.clone(), quotas);
     let sender = alter_partition::Sender {
         surroundings,
         metadata: metadata.clone(),
@@ -517,16 +524,23 @@ async fn check_addresses(
     }
 }
 
-/// Puts changed configs of topics in force. Those of other entities have no effect yet.
+/// Puts changed configs of topics, and rates of replication, in force. Others have no effect yet.
 fn apply_configs(
     topic_configs: Arc<TopicConfigs>,
     replicas: Arc<ReplicaManager>,
+    quotas: ReplicationQuotas,
 ) -> Arc<dynamic_config::Apply> {
     Arc::new(move |entity: &Entity, configs: &Configs| {
         if entity.entity_type == "topics" {
             let settings = topic_configs.put(&entity.entity, configs.clone());
             replicas.configure(&entity.entity, &settings);
-        } else if !configs.is_empty() {
+            return;
+        }
+        let has_more = match entity.entity_type.as_str() {
+            "brokers" => quotas.apply(&entity.entity, configs),
+            _ => !configs.is_empty(),
+        };
+        if has_more {
             warn!(
                 target: "kafka.server.KafkaServer",
                 "configs of {}/{} are set in ZooKeeper and have no effect yet",

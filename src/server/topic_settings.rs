@@ -7,7 +7,7 @@ use record::{
     batch::TimestampType,
     compression::{BrokerCompression, Compression},
 };
-use replication::topic_settings::TopicSettings;
+use replication::{quota::ThrottledReplicas, topic_settings::TopicSettings};
 use storage::log_config::LogConfig;
 
 /// The settings of a topic with these configs.
@@ -26,6 +26,8 @@ pub(crate) fn of_topic(broker: &BrokerConfig, topic: &TopicConfig) -> Arc<TopicS
         message_bytes_max: unsigned(topic.max_message_bytes),
         in_sync_replicas_min: unsigned(topic.min_insync_replicas),
         down_conversion: topic.message_downconversion_enable,
+        leader_throttled: ThrottledReplicas::of(&topic.leader_replication_throttled_replicas),
+        follower_throttled: ThrottledReplicas::of(&topic.follower_replication_throttled_replicas),
     })
 }
 

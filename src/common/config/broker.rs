@@ -179,6 +179,8 @@ broker_config! {
     replica_fetch_response_max_bytes: i32 = "replica.fetch.response.max.bytes",
     num_replica_fetchers: i32 = "num.replica.fetchers",
     replica_selector_class: Option<String> = "replica.selector.class",
+    replication_quota_window_num: i32 = "replication.quota.window.num",
+    replication_quota_window_size_seconds: i32 = "replication.quota.window.size.seconds",
     replica_high_watermark_checkpoint_interval_ms: i64 = "replica.high.watermark.checkpoint.interval.ms",
     auto_leader_rebalance_enable: bool = "auto.leader.rebalance.enable",
     leader_imbalance_per_broker_percentage: i32 = "leader.imbalance.per.broker.percentage",

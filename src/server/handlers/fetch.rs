@@ -452,21 +452,23 @@ fn read(
     let read = log.read(target.fetch_offset, limit, first, up_to);
     let read = read.map_err(|error| errors::of_log(&error))?;
     let mut is_settled = target.fetch_offset >= up_to;
+    let mut is_held_back = false;
     if from_follower {
         // One that is not in sync is looked at again, for it may come in without any change in the log.
-        is_settled &= partition.follower_fetched(&FollowerFetch {
+        let is_in_sync = partition.follower_fetched(&FollowerFetch {
             id: terms.replica,
             offset: target.fetch_offset,
             start: target.log_start_offset,
             broker_epoch: terms.replica_epoch,
             leader_end: end,
         });
+        is_settled &= is_in_sync;
+        is_held_back = !is_in_sync && !hands_over && is_over_quota(partition);
         answer.high_watermark = log.high_watermark();
-        let metrics = &partition.surroundings().metrics;
-        metrics.replication_bytes_out.mark(read.bytes as u64);
     }
     // From version 3 on a first batch that does not fit is left out, so that the client does not take it for whole.
-    let is_empty = read.bytes == 0 || (read.first_batch_incomplete && !terms.hard_limit);
+    let is_cut = read.first_batch_incomplete && !terms.hard_limit;
+    let is_empty = read.bytes == 0 || is_cut || is_held_back;
     if terms.read_committed && !is_empty {
         let upper = log.upper_bound(&read).map_err(|error| errors::of_log(&error))?;
         let aborted = log.aborted_transactions(target.fetch_offset, upper);
@@ -480,6 +482,23 @@ fn read(
     Ok((answer, is_settled))
 }
 
+/// Whether a replica that is throttled, and not in sync, gets nothing now. Source: `ReplicaManager.shouldLeaderThrottle`.
+fn is_over_quota(partition: &Partition) -> bool {
+    let quota = &partition.surroundings().leader_quota;
+    partition.is_throttled_as_leader() && quota.is_exceeded(clock::now())
+}
+
+/// Counts what followers are sent. Of throttled partitions all of it, those in sync as well.
+fn count_replication(broker: &Broker, context: &FetchContext, pass: &Pass) {
+    let surroundings = broker.replicas.surroundings();
+    surroundings.metrics.replication_bytes_out.mark(pass.bytes as u64);
+    let throttled = context.targets().iter().zip(&pass.answers).filter(|(target, _)| {
+        target.partition.as_ref().is_ok_and(|partition| partition.is_throttled_as_leader())
+    });
+    let bytes: usize = throttled.map(|(_, answer)| answer.records.len()).sum();
+    surroundings.leader_quota.record(bytes as u64, clock::now());
+}
+
 /// Where the asker's log and this one part, if they do. Source: KIP-595.
 fn diverging(
     partition: &Partition,
@@ -487,6 +506,10 @@ fn diverging(
 ) -> Result<Option<(LeaderEpoch, Offset)>, ErrorCode> {
     let end = partition.log().end_offset_for_epoch(target.last_fetched_epoch);
     let (epoch, end) = end.ok_or(ErrorCode::OffsetOutOfRange)?;
+    // Whoever asks for what is deleted here begins anew, whether the logs part or not.
+    if target.fetch_offset < partition.log().start_offset() {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
     let parted = epoch < target.last_fetched_epoch || end < target.fetch_offset;
     Ok(parted.then_some((epoch, end)))
 }
@@ -543,8 +566,9 @@ fn finish(broker: &Broker, asker: &Asker, context: &FetchContext, pass: Pass) ->
     let failed = pass.answers.iter().filter(|answer| !answer.error.is_none()).count();
     broker.metrics.fetch_requests.mark(pass.answers.len() as u64);
     broker.metrics.failed_fetch_requests.mark(failed as u64);
-    if is_consumer {
-        broker.metrics.bytes_out.mark(pass.bytes as u64);
+    match is_consumer {
+        true => broker.metrics.bytes_out.mark(pass.bytes as u64),
+        false => count_replication(broker, context, &pass),
     }
     let answered: Vec<Answered> = pass
         .answers

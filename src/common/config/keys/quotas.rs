@@ -20,12 +20,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     int("replication.quota.window.num", Low)
         .default("11")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("replication quota samples kept"),
     int("replication.quota.window.size.seconds", Low)
         .default("1")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("length of one replication quota sample"),
     int("alter.log.dirs.replication.quota.window.num", Low)
         .default("11")
@@ -55,7 +53,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .valid(AtLeast(0))
         .update(DynamicOnly)
-        .effect(NotYet)
         .undefined()
         .doc("bytes/s for throttled replicas served as leader")
         .note("per-broker value > cluster default"),
@@ -63,7 +60,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .valid(AtLeast(0))
         .update(DynamicOnly)
-        .effect(NotYet)
         .undefined()
         .doc("bytes/s for throttled replicas fetched as follower")
         .note("per-broker value > cluster default"),

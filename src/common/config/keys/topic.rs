@@ -120,12 +120,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     list("leader.replication.throttled.replicas", Medium)
         .default("")
         .valid(ThrottledReplicas)
-        .effect(NotYet)
         .doc("replicas throttled on the leader side, partition:broker list or *"),
     list("follower.replication.throttled.replicas", Medium)
         .default("")
         .valid(ThrottledReplicas)
-        .effect(NotYet)
         .doc("replicas throttled on the follower side, partition:broker list or *"),
     boolean("message.downconversion.enable", Low)
         .default("true")
