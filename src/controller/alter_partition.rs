@@ -12,6 +12,7 @@ use common::{
 use crate::{
     answer::{Answer, Ticket},
     controller::Controller,
+    election::Strategy,
     plan::{Applied, Outcome, Plan, Step, Write},
     request::Batch,
     states::Leadership,
@@ -188,11 +189,13 @@ impl Controller {
         if known.leader != broker || !isr.contains(&broker) || twice || !isr.iter().all(held) {
             return Err(ErrorCode::InvalidRequest);
         }
+        // Kafka refuses members that are about to stop even where they are in: then their leader can throw out nobody.
         let may_join = |(member, epoch): &(BrokerId, BrokerEpoch)| {
-            self.brokers.get(member).is_some_and(|live| {
+            let lives = self.brokers.get(member).is_some_and(|live| {
                 let same = *epoch == BrokerEpoch::NONE || *epoch == live.broker.epoch;
                 !live.shutting_down && same
-            })
+            });
+            lives || known.isr.contains(member)
         };
         if !wanted.isr.iter().all(may_join) {
             return Err(ineligible);
@@ -231,9 +234,19 @@ impl Controller {
         self.mention(batch, &id);
         batch.tell_all();
         self.look_for_arrival(&id, applied);
+        self.relieve(&id, &leadership, applied);
         let (topic, index) = (wanted.topic, wanted.index);
         let altered = AlteredPartition { topic, index, result: Ok(leadership) };
         self.alterations[number].done.push(altered);
+    }
+
+    /// A leader that is about to stop has found somebody who can lead.
+    fn relieve(&mut self, id: &TopicPartition, leadership: &Leadership, applied: &mut Applied) {
+        let stops = self.is_shutting_down(leadership.leader);
+        if stops && leadership.isr.iter().any(|member| self.online(id, *member)) {
+            self.work(id.clone()).strategy.get_or_insert(Strategy::ControlledShutdown);
+            applied.more = true;
+        }
     }
 
     /// Answers the requests that are done.

@@ -304,7 +304,7 @@ impl Controller {
         !self.gone(partition, replica) && !self.is_shutting_down(replica)
     }
 
-    fn is_shutting_down(&self, broker: BrokerId) -> bool {
+    pub(crate) fn is_shutting_down(&self, broker: BrokerId) -> bool {
         self.brokers.get(&broker).is_some_and(|broker| broker.shutting_down)
     }
 

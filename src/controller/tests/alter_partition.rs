@@ -62,8 +62,9 @@ fn an_isr_that_is_out_of_date_or_cannot_be_is_refused() {
         alter 2 t-0 1,2
         alter 1 t-0 1,3
         alter 1 t-0 1,2,2
-        alter 1 t-0 1,2 seen=5
         alter 1 t-0 2
+        alter 1 t-0 1
+        alter 1 t-0 1,2 seen=5
         brokers 1
         alter 1 t-0 1,2
         bounce 1
@@ -113,10 +114,12 @@ fn an_isr_that_is_out_of_date_or_cannot_be_is_refused() {
               answer t-0 INVALID_REQUEST
             > alter 1 t-0 1,2,2
               answer t-0 INVALID_REQUEST
-            > alter 1 t-0 1,2 seen=5
-              answer t-0 INELIGIBLE_REPLICA
             > alter 1 t-0 2
               answer t-0 INVALID_REQUEST
+            > alter 1 t-0 1
+              answer t-0 leader 1 epoch 0 isr 1 version 1
+            > alter 1 t-0 1,2 seen=5
+              answer t-0 INELIGIBLE_REPLICA
             > brokers 1
               to 1: know brokers 1 []
               to 1: lead [t-0 leader 1 epoch 0 isr 1]
@@ -158,6 +161,65 @@ fn an_isr_is_answered_once_it_is_written() {
             > alter 1 t-0 1
             read t again
               answer t-0 INVALID_UPDATE_VERSION
+        "#]],
+    );
+}
+
+#[test]
+fn a_leader_that_is_about_to_stop_hands_over_to_who_comes_in() {
+    check(
+        "
+        brokers 1,2,3
+        start
+        topic t 0:1,2,3
+        alter 1 t-0 1,3
+        shutdown 3
+        shutdown 1
+        alter 1 t-0 1,2
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2,3 []
+              to 2: know brokers 1,2,3 []
+              to 3: know brokers 1,2,3 []
+            > topic t 0:1,2,3
+            create t-0 leader 1 epoch 0 isr 1,2,3
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 3: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 1: know brokers 1,2,3 [t-0 leader 1]
+              to 2: know brokers 1,2,3 [t-0 leader 1]
+              to 3: know brokers 1,2,3 [t-0 leader 1]
+            > alter 1 t-0 1,3
+            set t-0 leader 1 epoch 0 isr 1,3
+              to 1: know brokers 1,2,3 [t-0 leader 1]
+              to 2: know brokers 1,2,3 [t-0 leader 1]
+              to 3: know brokers 1,2,3 [t-0 leader 1]
+              answer t-0 leader 1 epoch 0 isr 1,3 version 1
+            > shutdown 3
+            set t-0 leader 1 epoch 1 isr 1
+              to 1: lead [t-0 leader 1 epoch 1 isr 1]
+              to 2: lead [t-0 leader 1 epoch 1 isr 1]
+              to 1: know brokers 1,2,3 [t-0 leader 1 offline 3]
+              to 2: know brokers 1,2,3 [t-0 leader 1 offline 3]
+              to 3: know brokers 1,2,3 [t-0 leader 1 offline 3]
+              to 3: stop [t-0 epoch 1]
+              answer shutdown, leads []
+            > shutdown 1
+              answer shutdown, leads [t-0]
+            > alter 1 t-0 1,2
+            set t-0 leader 1 epoch 1 isr 1,2
+              to 1: know brokers 1,2,3 [t-0 leader 1 offline 1,3]
+              to 2: know brokers 1,2,3 [t-0 leader 1 offline 1,3]
+              to 3: know brokers 1,2,3 [t-0 leader 1 offline 1,3]
+              answer t-0 leader 1 epoch 1 isr 1,2 version 3
+            set t-0 leader 2 epoch 2 isr 2
+              to 1: lead [t-0 leader 2 epoch 2 isr 2]
+              to 2: lead [t-0 leader 2 epoch 2 isr 2]
+              to 3: lead [t-0 leader 2 epoch 2 isr 2]
+              to 1: know brokers 1,2,3 [t-0 leader 2 offline 1,3]
+              to 2: know brokers 1,2,3 [t-0 leader 2 offline 1,3]
+              to 3: know brokers 1,2,3 [t-0 leader 2 offline 1,3]
         "#]],
     );
 }
