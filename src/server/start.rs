@@ -339,7 +339,7 @@ async fn start(
         tokio::spawn(keep_in_sync_sets(replicas.clone(), lag_time_max / 2, stop.clone())),
         tokio::spawn(registrar.keep(changes, stop.clone())),
         tokio::spawn(requests.serve(from_controller, stop.clone())),
-        tokio::spawn(dynamic_config::listen(zk.clone(), apply, stop.clone())),
+        tokio::spawn(dynamic_config::listen(zk.clone(), controller.told_of(apply), stop.clone())),
         tokio::spawn(groups.clone().expire_offsets(stop.clone())),
     ];
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);

@@ -1,6 +1,8 @@
 //! Changing the configs of topics: checked, written, and announced in `/config/changes`.
 //! Source: `ZkAdminManager.alterTopicConfigs`, `ConfigAdminManager.prepareIncrementalConfigs`.
 
+use std::sync::Arc;
+
 use common::{
     config::{
         self,
@@ -13,9 +15,10 @@ use common::{
 };
 use controller::error::ApiError;
 use tracing::info;
-use zk::{configs::Entity, paths, store::Watch};
+use zk::{configs::Entity, documents::config::Configs, paths, store::Watch};
 
 use super::{ADMIN_LOG, ControllerHandle, fault};
+use crate::dynamic_config;
 
 /// What is to be done to a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,20 @@ impl ControllerHandle {
             zk::configs::change(zk, &entity, &overrides).await.map_err(fault)?;
         }
         Ok(())
+    }
+
+    /// Applies changed configs, and tells the controller of topics that may be led by replicas out of sync from now on.
+    /// Source: `TopicConfigHandler`.
+    pub(crate) fn told_of(&self, apply: Arc<dynamic_config::Apply>) -> Arc<dynamic_config::Apply> {
+        let controller = self.clone();
+        Arc::new(move |entity: &Entity, configs: &Configs| {
+            apply(entity, configs);
+            let value = configs.get("unclean.leader.election.enable");
+            let allowed = value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
+            if allowed && entity.entity_type == "topics" {
+                controller.unclean_elections_enabled(Some(&entity.entity));
+            }
+        })
     }
 
     fn check_topic_configs(&self, name: &str, overrides: &Properties) -> Result<(), ApiError> {

@@ -64,21 +64,17 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("delayed delete-records purge period in requests"),
     boolean("auto.leader.rebalance.enable", High)
         .default("true")
-        .effect(NotYet)
         .doc("controller restores preferred leaders in the background"),
     int("leader.imbalance.per.broker.percentage", High)
         .default("10")
-        .effect(NotYet)
         .doc("imbalance ratio that triggers that rebalance"),
     long("leader.imbalance.check.interval.seconds", High)
         .default("300")
         .valid(AtLeast(1))
-        .effect(NotYet)
         .doc("period of the imbalance check"),
     boolean("unclean.leader.election.enable", High)
         .default("false")
         .update(ClusterWide)
-        .effect(NotYet)
         .doc("let out-of-sync replicas become leader")
         .note("topic config of the same name wins"),
     string("inter.broker.protocol.version", Medium)

@@ -73,7 +73,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("delete, compact or both"),
     boolean("unclean.leader.election.enable", Medium)
         .default("false")
-        .effect(NotYet)
         .doc("let out-of-sync replicas become leader"),
     int("min.insync.replicas", Medium)
         .default("1")

@@ -13,7 +13,13 @@ use super::{
     Arc, BROKER, BrokerId, Cluster, CreateKind, ErrorCode, Expected, FakeStore, Fault, NewTopic,
     Watch, ZkStore, cluster, cluster_with, paths, register_as, topic,
 };
-use crate::controller::requests::Elections;
+use crate::{
+    controller::{
+        configs::{Alteration, Operation},
+        requests::Elections,
+    },
+    dynamic_config,
+};
 
 const OTHER: BrokerId = BrokerId(2);
 
@@ -230,6 +236,22 @@ async fn leaderships_go_home_by_themselves() {
     cluster.until(|cluster| cluster.metadata.load().brokers().count() == 2).await;
     cluster.alter_from(1, 1, &[1, 2]).await.unwrap();
     cluster.until(|cluster| cluster.state_is(r#""leader":2"#)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_allows_it_is_led_by_a_replica_out_of_sync() {
+    let (cluster, other) = two_brokers().await;
+    let apply: Arc<dynamic_config::Apply> = cluster.controller.told_of(Arc::new(|_, _| {}));
+    tokio::spawn(dynamic_config::listen(cluster.zk.clone(), apply, cluster.stop.clone()));
+    assert_eq!(cluster.create(on(&[2, 1])).await, "done");
+    let state = br#"{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2]}"#;
+    other.set("/brokers/topics/t/partitions/0/state", state, Expected::Any).await.unwrap();
+    other.close().await.unwrap();
+    cluster.until(|cluster| cluster.state_is(r#""leader":-1"#)).await;
+    let change = ("unclean.leader.election.enable".into(), Operation::Set, Some("true".into()));
+    let change = Alteration::Change(vec![change]);
+    assert_eq!(cluster.controller.alter_topic_configs("t", change, false).await, Ok(()));
+    cluster.until(|cluster| cluster.state_is(r#""leader":1"#)).await;
 }
 
 #[tokio::test(start_paused = true)]
