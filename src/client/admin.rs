@@ -1,21 +1,19 @@
-//! Administration: topics, partitions, configs, offsets, log directories. Source: `KafkaAdminClient`.
+//! Administration: topics, partitions, configs, offsets, replicas. Source: `KafkaAdminClient`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::{clock, error_code::ErrorCode, topic::TopicPartition};
+use common::{clock, error_code::ErrorCode};
 use kafka_protocol::{
     messages::{
         BrokerId, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
-        DescribeClusterRequest, DescribeLogDirsRequest, DescribeLogDirsResponse,
-        ListPartitionReassignmentsRequest, MetadataRequest, TopicName,
+        DescribeClusterRequest, MetadataRequest, TopicName,
         create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic},
         create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
         delete_topics_request::DeleteTopicState,
-        list_partition_reassignments_request::ListPartitionReassignmentsTopics,
     },
     protocol::{Request, StrBytes},
 };
@@ -31,6 +29,7 @@ use crate::{
 pub mod configs;
 pub mod groups;
 pub mod records;
+pub mod replicas;
 pub mod transactions;
 
 /// Client for administration; clones share its connections.
@@ -63,17 +62,6 @@ pub struct NewPartitions {
     pub count: i32,
     /// Brokers of each new partition; none leaves the choice to the controller.
     pub assignment: Option<Vec<Vec<i32>>>,
-}
-
-/// A move under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reassignment {
-    /// All brokers that hold it meanwhile.
-    pub replicas: Vec<i32>,
-    /// Brokers that are to hold it.
-    pub adding: Vec<i32>,
-    /// Brokers that are to drop it.
-    pub removing: Vec<i32>,
 }
 
 /// What a cluster says of itself.
@@ -169,10 +157,7 @@ impl Admin {
         let mut tries = 0;
         loop {
             let Some(connection) = self.reach(target, deadline).await? else {
-                return Err(ClientError::new(
-                    ErrorKind::Timeout,
-                    format!("Timed out waiting for a node assignment. Call: {name}"),
-                ));
+                return Err(no_node(name));
             };
             let left = deadline.saturating_duration_since(clock::now());
             let limit = config.request_timeout.min(left);
@@ -271,10 +256,7 @@ impl Admin {
         loop {
             match self.cluster.refresh(topics, deadline).await {
                 Err(error) if error.kind == ErrorKind::Timeout => {
-                    return Err(ClientError::new(
-                        ErrorKind::Timeout,
-                        format!("Timed out waiting for a node assignment. Call: {call}"),
-                    ));
+                    return Err(no_node(call));
                 }
                 Err(error) if may_retry(&error) && clock::now() < deadline => {
                     self.cluster.back_off(tries).await;
@@ -359,44 +341,6 @@ impl Admin {
         .await
     }
 
-    /// Moves under way among these partitions.
-    pub async fn list_reassignments(
-        &self,
-        partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<HashMap<TopicPartition, Reassignment>, ClientError> {
-        let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-        for partition in partitions {
-            by_topic.entry(&partition.topic).or_default().push(partition.partition);
-        }
-        self.run("listPartitionReassignments", Target::Controller, async |attempt| {
-            let topics = by_topic.iter().map(|(name, indexes)| {
-                ListPartitionReassignmentsTopics::default()
-                    .with_name(topic_name(name))
-                    .with_partition_indexes(indexes.clone())
-            });
-            let request = ListPartitionReassignmentsRequest::default()
-                .with_timeout_ms(attempt.timeout_ms())
-                .with_topics(Some(topics.collect()));
-            let response = attempt.call(request, i16::MAX).await?;
-            outcome(response.error_code, response.error_message.as_ref())?;
-            let ids = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
-            let mut moves = HashMap::new();
-            for topic in &response.topics {
-                for partition in &topic.partitions {
-                    let name = TopicPartition::new(&*topic.name.0, partition.partition_index);
-                    let reassignment = Reassignment {
-                        replicas: ids(&partition.replicas),
-                        adding: ids(&partition.adding_replicas),
-                        removing: ids(&partition.removing_replicas),
-                    };
-                    moves.insert(name, reassignment);
-                }
-            }
-            Ok(moves)
-        })
-        .await
-    }
-
     /// The cluster and its live brokers.
     pub async fn describe_cluster(&self) -> Result<ClusterDescription, ClientError> {
         self.run("listNodes", Target::Any, async |attempt| {
@@ -433,20 +377,6 @@ impl Admin {
         .await
     }
 
-    /// What a broker's log directories hold.
-    pub async fn describe_log_dirs(
-        &self,
-        broker: i32,
-    ) -> Result<DescribeLogDirsResponse, ClientError> {
-        self.run("describeLogDirs", Target::Broker(broker), async |attempt| {
-            let request = DescribeLogDirsRequest::default().with_topics(None);
-            let response = attempt.call(request, i16::MAX).await?;
-            outcome(response.error_code, None)?;
-            Ok(response)
-        })
-        .await
-    }
-
     /// The versions that a broker speaks.
     pub async fn api_versions(&self, node: &Node) -> Result<ApiVersions, ClientError> {
         Ok(self.cluster.connect(node).await?.versions().clone())
@@ -475,6 +405,12 @@ fn unless_moved(results: ResultsByTopic) -> Result<ResultsByTopic, ClientError> 
 /// Whether the call should be made again. An answer that the request timed out is final, as in Java.
 pub(crate) fn may_retry(error: &ClientError) -> bool {
     error.kind != ErrorKind::Code(ErrorCode::RequestTimedOut) && error.is_retriable()
+}
+
+/// The time was over before there was a broker to ask.
+fn no_node(name: &str) -> ClientError {
+    let text = format!("Timed out waiting for a node assignment. Call: {name}");
+    ClientError::new(ErrorKind::Timeout, text)
 }
 
 pub(crate) fn timed_out(name: &str, tries: u32) -> ClientError {

@@ -154,11 +154,12 @@ impl Admin {
                 .with_configs(configs.clone());
             let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
             let response = attempt.call(request, i16::MAX).await?;
-            for result in &response.responses {
-                outcome(result.error_code, result.error_message.as_ref())?;
-            }
-            Ok(())
+            // What the broker says of the resource is final, whatever it is.
+            Ok(response
+                .responses
+                .iter()
+                .try_for_each(|result| outcome(result.error_code, result.error_message.as_ref())))
         })
-        .await
+        .await?
     }
 }

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
     list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
 };
 
-use super::{Admin, Attempt, Target, may_retry, outcome, timed_out, topic_name};
+use super::{Admin, Attempt, Target, may_retry, no_node, outcome, timed_out, topic_name};
 use crate::{
     cluster::{AutoCreate, Topics},
     error::ClientError,
@@ -179,8 +179,17 @@ impl Admin {
                 break;
             }
             if clock::now() >= deadline {
-                let over = timed_out(&format!("{call}(api=METADATA)"), tries + 1);
-                results.extend(left.iter().map(|name| (name.clone(), Err(over.clone()))));
+                let call = format!("{call}(api=METADATA)");
+                let over = |name: TopicPartition| {
+                    // As in Java, whose call waits here, and asks again and again for what it does not know.
+                    let known = metadata.partition(&name.topic, name.partition);
+                    let error = match known.is_some_and(|known| known.leader.is_none()) {
+                        true => no_node(&call),
+                        false => timed_out(&call, tries + 1),
+                    };
+                    (name, Err(error))
+                };
+                results.extend(left.into_iter().map(over));
                 break;
             }
             self.cluster().back_off(tries).await;

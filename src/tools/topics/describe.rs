@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use client::{
     admin::{
-        Admin, Reassignment,
+        Admin,
         configs::{ConfigEntry, ConfigResource},
+        replicas::Reassignment,
     },
     error::ErrorKind,
     metadata::{Partition, Topic},
@@ -112,7 +113,7 @@ async fn reassignments(
     if names.is_empty() {
         return Ok(HashMap::new());
     }
-    match admin.list_reassignments(&names).await {
+    match admin.list_reassignments(Some(&names)).await {
         Ok(moves) => Ok(moves),
         Err(error)
             if error.kind == ErrorKind::UnsupportedVersion
