@@ -16,11 +16,15 @@ mod dump_log;
 mod formatter;
 mod get_offsets;
 mod java_order;
+mod json;
 mod kafka_server;
+mod leader_election;
 mod line_reader;
 mod logging;
 mod options;
 mod producer_performance;
+mod reassign_partitions;
+mod replica_verification;
 mod signals;
 mod topics;
 mod transactions;
@@ -69,6 +73,13 @@ fn command(class: &str) -> Option<Command> {
         }
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         | "kafka.admin.ConsumerGroupCommand" => consumer_groups::run,
+        "org.apache.kafka.tools.LeaderElectionCommand" | "kafka.admin.LeaderElectionCommand" => {
+            leader_election::run
+        }
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        | "kafka.admin.ReassignPartitionsCommand" => reassign_partitions::run,
+        "org.apache.kafka.tools.ReplicaVerificationTool"
+        | "kafka.tools.ReplicaVerificationTool" => replica_verification::run,
         "org.apache.kafka.tools.TransactionsCommand" => transactions::run,
         "org.apache.kafka.tools.ConsumerPerformance" | "kafka.tools.ConsumerPerformance" => {
             consumer_performance::run

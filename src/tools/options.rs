@@ -98,6 +98,8 @@ pub(crate) struct Options {
     specs: Vec<OptionSpec>,
     /// A flag has no values; an optional value that was left out is `None`.
     given: HashMap<&'static str, Vec<Option<String>>>,
+    /// Names of the options given, in the order in which they were first.
+    pub(crate) names: Vec<&'static str>,
     count: usize,
     /// Words that are no options.
     pub(crate) rest: Vec<String>,
@@ -109,8 +111,13 @@ impl Options {
         let mut specs = specs.to_vec();
         specs.extend([HELP, VERSION_OPTION]);
         specs.sort_by_key(|spec| spec.name);
-        let mut options =
-            Options { specs, given: HashMap::new(), count: words.len(), rest: Vec::new() };
+        let mut options = Options {
+            specs,
+            given: HashMap::new(),
+            names: Vec::new(),
+            count: words.len(),
+            rest: Vec::new(),
+        };
         options.read(words)?;
         options.check_required()?;
         Ok(options)
@@ -132,6 +139,9 @@ impl Options {
                 None => (dashed, None),
             };
             let spec = self.find(name).ok_or(format!("{name} is not a recognized option"))?;
+            if !self.has(spec.name) {
+                self.names.push(spec.name);
+            }
             let values = self.given.entry(spec.name).or_default();
             match spec.argument {
                 Argument::None => {}

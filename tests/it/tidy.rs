@@ -63,6 +63,7 @@ const PERMITTED: &[(Layer, &str, &[&str])] = &[
         &[
             "client",
             "common",
+            "metadata",
             "protocol",
             "record",
             "security",
