@@ -1,6 +1,6 @@
 //! Our scripts against recorded runs of Kafka's, `golden/transcripts`: one test a script.
 //!
-//! A case is run with the recorded arguments and input, in the recorded order, against one broker in the state that
+//! A case is run with the recorded arguments and input, in the recorded order, against brokers in the state that
 //! the recorder had made. Standard output and the exit code must be equal but for what changes from run to run; of
 //! standard error the messages, of help the options; other differences only as `deviations.toml` says.
 
@@ -97,6 +97,21 @@ fn producer_perf_test() {
 #[test]
 fn dump_log() {
     scripts::dump_log();
+}
+
+#[test]
+fn leader_election() {
+    scripts::replicas::leader_election();
+}
+
+#[test]
+fn reassign_partitions() {
+    scripts::replicas::reassign_partitions();
+}
+
+#[test]
+fn replica_verification() {
+    scripts::replicas::replica_verification();
 }
 
 #[test]

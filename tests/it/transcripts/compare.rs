@@ -33,6 +33,7 @@ static VOLATILE: Masks = masks(|| {
         (r"TopicId: [\w-]{22}", "TopicId: ID"),
         (r"(CreateTime|LogAppendTime):\d{13}", "$1:TIME"),
         (r"correlation id \d+", "correlation id N"),
+        (r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}: ", "TIME: "),
         (r"groupId=console-consumer-\d+", "groupId=console-consumer-N"),
         // Kafka numbers its admin clients, and has two sorts of them.
         (r"\[\w*AdminClient clientId=[\w-]+\]", "[AdminClient]"),
@@ -49,14 +50,16 @@ static VOLATILE: Masks = masks(|| {
     ])
 });
 
-/// What one broker cannot have as three do: leaders, replicas, and how many there are.
-static PLACEMENT: Masks = masks(|| {
-    read(&[
-        (r"Leader: \d+\tReplicas: [\d,]+\tIsr: [\d,]+", "Leader: L\tReplicas: R\tIsr: I"),
-        (r"ReplicationFactor: \d+", "ReplicationFactor: R"),
-        (r"available brokers: \d+", "available brokers: N"),
-    ])
+/// Where the brokers chose to put topics whose creator named no brokers.
+static CHANCE: Masks = masks(|| {
+    read(&[(
+        r"(Topic: (?:defaults|three)\tPartition: \d+\t)Leader: \d+\tReplicas: [\d,]+\tIsr: [\d,]+",
+        "${1}Leader: L\tReplicas: R\tIsr: I",
+    )])
 });
+
+/// A stack trace on standard output, which is all that follows.
+static TRACES: Masks = masks(|| read(&[(r"(?ms)^([a-z]\w*\.)+[A-Z]\w*(Exception|Error)\b.*", "")]));
 
 /// Rates and times: how many digits stand after the point is kept.
 static MEASURED: Masks = masks(|| {
@@ -88,7 +91,8 @@ static EVENTS: Masks = masks(|| {
 /// How a case is compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
-    placement: bool,
+    chance: bool,
+    traces: bool,
     measured: bool,
     cells: bool,
     events: bool,
@@ -100,9 +104,15 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// One broker cannot place replicas as three do.
-    pub(super) fn one_broker(mut self) -> Comparison {
-        self.placement = true;
+    /// Some topics are where the brokers chose to put them.
+    pub(super) fn placed_by_chance(mut self) -> Comparison {
+        self.chance = true;
+        self
+    }
+
+    /// Kafka's script ends with a stack trace on standard output.
+    pub(super) fn without_traces(mut self) -> Comparison {
+        self.traces = true;
         self
     }
 
@@ -186,8 +196,11 @@ impl Comparison {
 
     pub(super) fn masked(&self, text: &str) -> String {
         let mut text = sort_sets(&mask(&VOLATILE, text));
-        if self.placement {
-            text = mask(&PLACEMENT, &text);
+        if self.chance {
+            text = mask(&CHANCE, &text);
+        }
+        if self.traces {
+            text = mask(&TRACES, &text);
         }
         if self.measured {
             text = mask(&MEASURED, &text);
@@ -261,8 +274,9 @@ fn mask(masks: &Masks, text: &str) -> String {
 
 /// The message of a line: nothing of a stack trace but its first line, without the class.
 pub(super) fn message(line: &str) -> String {
-    static TRACE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^(\tat |\t\.\.\. |Caused by: | \([\w.$]+\)$)").unwrap());
+    static TRACE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(\tat |\t\.\.\. |Caused by: |\tSuppressed: | \([\w.$]+\)$)").unwrap()
+    });
     static HEAD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] [A-Z]+ ").unwrap());
     static TAIL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s*\([\w.$]+\)$").unwrap());
@@ -309,7 +323,7 @@ fn blocks(text: &str) -> BTreeSet<String> {
 /// What stands before a table of options or a usage, and the options in it, with whether they take a value.
 fn split_help(text: &str) -> (String, BTreeSet<String>) {
     static JOPT: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?m)^(--[\w.-]+)( <| \[)?").unwrap());
+        LazyLock::new(|| Regex::new(r"(?m)^(--[\w.-]+)( <| \[|[^\n]*\n  <)?").unwrap());
     static ARGPARSE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(--[\w.-]+)( [A-Z])?").unwrap());
     let table =
@@ -355,7 +369,9 @@ mod tests {
         );
         assert_eq!(message("[2026-11-29 16:04:59,664] WARN text (org.apache.X)"), "text");
         assert_eq!(message("Exception in thread \"main\" java.lang.RuntimeException: no"), "no");
-        for trace in ["\tat a.b(C.java:1)", "\t... 6 more", "Caused by: x", " (a.B$)"] {
+        for trace in
+            ["\tSuppressed: x", "\tat a.b(C.java:1)", "\t... 6 more", "Caused by: x", " (a.B$)"]
+        {
             assert_eq!(message(trace), "");
         }
     }
@@ -363,8 +379,8 @@ mod tests {
     #[test]
     fn options_are_taken_from_help() {
         let (before, options) =
-            split_help("no\nOption  Description\n--a <String>  x\n--b  y --c\n");
+            split_help("no\nOption  Description\n--a <String>  x\n--b  y --c\n--d  z\n  <Long>\n");
         assert_eq!(before, "no\n");
-        assert_eq!(options.into_iter().collect::<Vec<_>>(), ["--a VALUE", "--b"]);
+        assert_eq!(options.into_iter().collect::<Vec<_>>(), ["--a VALUE", "--b", "--d VALUE"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The state that each script's cases need, and how their output is compared.
 
 pub(super) mod consumer_groups;
+pub(super) mod replicas;
 pub(super) mod server_start;
 pub(super) mod transactions;
 
@@ -14,42 +15,35 @@ use super::{
     stage::{Run, Stage},
 };
 
-/// Makes the case fit one broker: an assignment names broker 1 alone, once a partition.
-fn for_one_broker(recording: &Recording) -> Vec<String> {
-    let mut arguments = recording.args.clone();
-    // Assignments that are refused before they are sent stay as they are.
-    let is_refused = recording.exit != 0;
-    for index in 1..arguments.len() {
-        let option = arguments[index - 1].clone();
-        if option == "--replica-assignment" && !is_refused {
-            let partitions = arguments[index].split(',').count();
-            arguments[index] = vec!["1"; partitions].join(",");
-        }
-        if option == "--replication-factor" && arguments[index] == "3" {
-            arguments[index] = "1".to_owned();
-        }
-    }
-    arguments
-}
-
 pub(super) fn topics() {
-    let stage = Stage::with_broker();
+    let mut stage = Stage::with_brokers(3);
     let mut report = Report::new("kafka-topics");
+    let mut is_degraded = false;
     for recording in report.cases() {
-        let mut arguments = for_one_broker(&recording);
-        if recording.case == "describe-topic-id" {
+        let case = recording.case.as_str();
+        if case.starts_with("down-") && !is_degraded {
+            replicas::degrade(&mut stage);
+            is_degraded = true;
+        }
+        if case == "describe-all" {
+            stage.wait_for_replicas("assigned");
+            stage.wait_for_replicas("three");
+        }
+        let mut arguments = recording.args.clone();
+        if case == "describe-topic-id" {
             let id = stage.topic_ids()["configured"].clone();
             *arguments.last_mut().unwrap() = id;
         }
-        let comparison = Comparison::default().one_broker().in_any_order();
-        let comparison = match recording.case.as_str() {
+        let comparison = Comparison::default().placed_by_chance().in_any_order();
+        let comparison = match case {
             "describe-unknown" | "alter-unknown" | "alter-internal" | "delete-unknown" => {
                 comparison.deviates("topic-name-in-optional", "' does not exist as expected")
             }
-            "create-assignment-unknown-broker" => comparison.deviates(
-                "assignment-to-an-unknown-broker",
-                "Error while executing topic command : ",
-            ),
+            "create-assignment-unknown-broker" | "down-create-on-dead-broker" => comparison
+                .deviates(
+                    "assignment-to-an-unknown-broker",
+                    "Error while executing topic command : ",
+                ),
             _ => comparison,
         };
         let run = stage.run_with(&recording, &arguments);
@@ -63,10 +57,13 @@ const CONSOLE_TOPICS: &[(&str, i32)] =
     &[("plain", 1), ("keyed", 1), ("headered", 1), ("compressed", 1), ("nulls", 1), ("limits", 1)];
 
 pub(super) fn console_producer() {
-    let stage = Stage::with_broker();
+    let mut stage = Stage::with_brokers(3);
     stage.create_topics(CONSOLE_TOPICS);
     let mut report = Report::new("kafka-console-producer");
     for recording in report.cases() {
+        if recording.case.starts_with("down-") {
+            replicas::degrade(&mut stage);
+        }
         let run = stage.run(&recording);
         report.compare(&recording, &run, &Comparison::default());
     }
@@ -125,7 +122,10 @@ fn is_some_of_two_topics(stdout: &str) -> bool {
 
 /// Runs a consumer that the recorder ended by a signal, which comes when it has printed as much as Kafka's had.
 fn until_told(stage: &Stage, recording: &Recording) -> Run {
-    use std::io::{BufRead, BufReader, Read};
+    use std::{
+        io::{BufRead, BufReader, Read},
+        os::unix::process::ExitStatusExt,
+    };
 
     let ended_by = recording.ended_by.as_deref().unwrap_or_default();
     let signal = if ended_by.starts_with("SIGINT") {
@@ -160,13 +160,16 @@ fn until_told(stage: &Stage, recording: &Recording) -> Run {
     out.read_to_string(&mut stdout).unwrap();
     let mut rest = String::new();
     err.read_to_string(&mut rest).unwrap();
-    stderr.extend(rest.lines().filter(|line| !line.contains(" WARN ")));
-    let exit = child.wait().unwrap().code().expect("it ends by itself");
+    let kept = rest.lines().filter(|line| expected > 0 || !line.contains(" WARN "));
+    stderr.extend(kept.map(|line| format!("{line}\n")));
+    let status = child.wait().unwrap();
+    // As a shell has it of one that the signal ended.
+    let exit = status.code().unwrap_or_else(|| 128 + status.signal().expect("or by a signal"));
     Run { exit, stdout, stderr }
 }
 
 pub(super) fn get_offsets() {
-    let stage = Stage::with_broker();
+    let mut stage = Stage::with_brokers(3);
     stage.create_topics(&[("o-topic", 3), ("o-empty", 1), ("o-del", 2)]);
     // The recorder's times.
     let first = 1_700_000_000_000;
@@ -174,6 +177,9 @@ pub(super) fn get_offsets() {
     stage.produce("o-del", 2, first..first + 5);
     let mut report = Report::new("kafka-get-offsets");
     for recording in report.cases() {
+        if recording.case.starts_with("down-") {
+            replicas::degrade(&mut stage);
+        }
         let comparison = match recording.case.as_str() {
             "topic-partitions-open" => Comparison::default().only_lines("o-"),
             _ => Comparison::default(),

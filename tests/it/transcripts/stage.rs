@@ -1,4 +1,4 @@
-//! One broker on a ZooKeeper, and a folder to run commands in.
+//! Brokers on a ZooKeeper, and a folder to run commands in.
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +15,7 @@ use std::{
 use client::{
     admin::{Admin, NewTopic},
     config::{ConnectionConfig, ProducerConfig},
+    metadata::Partition,
     offsets::{CommittedOffset, Partitions},
     producer::{Producer, ProducerRecord},
 };
@@ -33,8 +34,8 @@ use zookeeper::{config::Config, server::Server};
 
 use super::recording::{Recording, folder};
 
-/// Longest wait for a commit.
-const COMMIT_LIMIT: Duration = Duration::from_secs(60);
+/// Longest wait for a commit, or for what the controller decides.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a command did.
 #[derive(Debug)]
@@ -55,6 +56,9 @@ fn class(script: &str) -> &'static str {
         "kafka-verifiable-consumer" => "org.apache.kafka.tools.VerifiableConsumer",
         "kafka-verifiable-producer" => "org.apache.kafka.tools.VerifiableProducer",
         "kafka-transactions" => "org.apache.kafka.tools.TransactionsCommand",
+        "kafka-leader-election" => "org.apache.kafka.tools.LeaderElectionCommand",
+        "kafka-reassign-partitions" => "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        "kafka-replica-verification" => "org.apache.kafka.tools.ReplicaVerificationTool",
         "kafka-get-offsets" => "org.apache.kafka.tools.GetOffsetShell",
         "kafka-dump-log" => "kafka.tools.DumpLogSegments",
         "kafka-producer-perf-test" => "org.apache.kafka.tools.ProducerPerformance",
@@ -63,6 +67,9 @@ fn class(script: &str) -> &'static str {
         other => panic!("{other} has no class here"),
     }
 }
+
+/// A topic's name, the brokers of its partitions as `--replica-assignment` has them, and its configs.
+pub(super) type AssignedTopic<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// A folder with the recorder's files, and the programs' names for what the recorder had.
 pub(super) struct Stage {
@@ -73,12 +80,14 @@ pub(super) struct Stage {
     cluster: Option<Cluster>,
 }
 
-/// A ZooKeeper and a broker.
+/// A ZooKeeper and brokers.
 struct Cluster {
     runtime: Runtime,
-    broker: Option<Running>,
+    /// By id, from 1 on; one that was stopped is none.
+    brokers: Vec<Option<Running>>,
     zookeeper: Option<Server>,
-    bootstrap: String,
+    /// Addresses of the brokers, by id.
+    addresses: Vec<String>,
     zookeeper_address: String,
 }
 
@@ -93,9 +102,29 @@ impl Stage {
 
     /// With a broker that has the settings of the recorder's, as far as they concern these scripts.
     pub(super) fn with_broker() -> Stage {
+        Stage::with_brokers(1)
+    }
+
+    /// With as many brokers of the recorder's three.
+    pub(super) fn with_brokers(count: usize) -> Stage {
         let mut stage = Stage::empty();
-        stage.cluster = Some(Cluster::start(stage.path()));
+        stage.cluster = Some(Cluster::start(stage.path(), count));
+        stage.with_admin(async |admin| {
+            let waiting = async {
+                while admin.describe_cluster().await.unwrap().nodes.len() < count {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the brokers know each other");
+        });
         stage
+    }
+
+    /// Stops the broker of that id as if it were killed: what it leads is not moved before it goes.
+    pub(super) fn stop_broker(&mut self, id: usize) {
+        let cluster = self.cluster.as_mut().expect("a stage with brokers");
+        let broker = cluster.brokers[id - 1].take().expect("it runs");
+        cluster.runtime.block_on(broker.stop());
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -104,7 +133,7 @@ impl Stage {
 
     pub(super) fn cluster_id(&self) -> &str {
         let cluster = self.cluster.as_ref().expect("a stage with a broker");
-        cluster.broker.as_ref().expect("it runs until the end").cluster_id()
+        cluster.brokers[0].as_ref().expect("it runs until the end").cluster_id()
     }
 
     /// Runs a recorded command to its end.
@@ -146,7 +175,9 @@ impl Stage {
         let mut text = text.replace("127.0.0.1:31299", &format!("127.0.0.1:{}", self.nobody));
         text = text.replace("/tmp/golden/tr", &self.path().display().to_string());
         if let Some(cluster) = &self.cluster {
-            text = text.replace("127.0.0.1:31201", &cluster.bootstrap);
+            for (id, address) in (1..).zip(&cluster.addresses) {
+                text = text.replace(&format!("127.0.0.1:3120{id}"), address);
+            }
             text = text.replace("127.0.0.1:31200", &cluster.zookeeper_address);
         }
         text
@@ -223,6 +254,60 @@ impl Stage {
         });
     }
 
+    /// Creates topics on given brokers.
+    pub(super) fn assign_topics(&self, topics: &[AssignedTopic<'_>]) {
+        let replicas = |list: &str| list.split(':').map(|id| id.parse().unwrap()).collect();
+        let topics: Vec<NewTopic> = topics
+            .iter()
+            .map(|(name, assignment, configs)| NewTopic {
+                name: (*name).to_owned(),
+                assignment: (0..).zip(assignment.split(',').map(replicas)).collect(),
+                configs: configs
+                    .iter()
+                    .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                    .collect(),
+                ..NewTopic::default()
+            })
+            .collect();
+        self.with_admin(async |admin| {
+            for (name, result) in admin.create_topics(&topics).await.unwrap() {
+                result.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+        });
+    }
+
+    /// Waits until all brokers that a topic's partitions name are in sync.
+    pub(super) fn wait_for_replicas(&self, topic: &str) {
+        self.wait_for_topic(topic, |partition| {
+            partition.leader.is_some() && partition.isr.len() == partition.replicas.len()
+        });
+    }
+
+    /// Waits until no broker of that id leads a partition of the topic or is in sync with other replicas.
+    pub(super) fn wait_without(&self, topic: &str, id: i32) {
+        self.wait_for_topic(topic, |partition| {
+            partition.leader != Some(id) && (partition.isr == [id] || !partition.isr.contains(&id))
+        });
+    }
+
+    fn wait_for_topic(&self, topic: &str, is_there: impl Fn(&Partition) -> bool) {
+        let names = [topic.to_owned()];
+        self.with_admin(async |admin| {
+            let waiting = async {
+                // Nobody tells of a change, so it is asked for until it is there.
+                loop {
+                    let described = admin.describe_topics(&names).await.unwrap();
+                    let topic = described.into_values().next().unwrap();
+                    if topic.is_ok_and(|topic| topic.partitions.iter().all(&is_there)) {
+                        return;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the brokers agree");
+        });
+    }
+
     /// Waits until the group has committed these offsets: topic, partition, offset.
     pub(super) fn wait_for_offsets(&self, group: &str, wanted: &[(&str, i32, i64)]) {
         let is_there = |offsets: &Partitions<CommittedOffset>| {
@@ -236,7 +321,7 @@ impl Stage {
                 // Nobody tells of a commit, so it is asked for until it is there.
                 while !is_there(&admin.group_offsets(group, None).await.unwrap()) {}
             };
-            tokio::time::timeout(COMMIT_LIMIT, waiting).await.expect("the group commits");
+            tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the group commits");
         });
     }
 
@@ -252,37 +337,45 @@ impl Stage {
 }
 
 impl Cluster {
-    fn start(folder: &Path) -> Cluster {
+    fn start(folder: &Path, count: usize) -> Cluster {
         let zookeeper = Server::start(Config::for_tests(folder.join("zookeeper"))).unwrap();
         let zookeeper_address = zookeeper.address().to_string();
-        let recorded = fs::read(self::folder().join("server1.properties")).unwrap();
-        let mut settings: Properties = properties::parse(&recorded);
-        settings.retain(|key, _| !is_of_security(key));
-        settings.insert("listeners".to_owned(), "PLAINTEXT://127.0.0.1:0".to_owned());
-        settings.insert("zookeeper.connect".to_owned(), zookeeper_address.clone());
-        settings.insert("log.dirs".to_owned(), folder.join("b1/data").display().to_string());
-        let config = BrokerConfig::parse(&settings).unwrap();
         let runtime = Runtime::new().unwrap();
-        let broker =
-            runtime.block_on(Running::start(Arc::new(config), &JavaOptions::default())).unwrap();
-        let address = broker.local_address("PLAINTEXT").unwrap();
+        let start = |id: usize| {
+            let recorded = fs::read(self::folder().join(format!("server{id}.properties"))).unwrap();
+            let mut settings: Properties = properties::parse(&recorded);
+            settings.retain(|key, _| !is_of_security(key));
+            let data = folder.join(format!("b{id}/data"));
+            for (key, value) in [
+                ("listeners", "PLAINTEXT://127.0.0.1:0"),
+                ("zookeeper.connect", &zookeeper_address),
+                ("log.dirs", &data.display().to_string()),
+                ("controlled.shutdown.enable", "false"),
+            ] {
+                settings.insert(key.to_owned(), value.to_owned());
+            }
+            let config = Arc::new(BrokerConfig::parse(&settings).unwrap());
+            runtime.block_on(Running::start(config, &JavaOptions::default())).unwrap()
+        };
+        let brokers: Vec<Running> = (1..=count).map(start).collect();
+        let address = |broker: &Running| broker.local_address("PLAINTEXT").unwrap().to_string();
         Cluster {
+            addresses: brokers.iter().map(address).collect(),
+            brokers: brokers.into_iter().map(Some).collect(),
             runtime,
-            broker: Some(broker),
             zookeeper: Some(zookeeper),
-            bootstrap: address.to_string(),
             zookeeper_address,
         }
     }
 
     fn client_properties(&self) -> Properties {
-        Properties::from([("bootstrap.servers".to_owned(), self.bootstrap.clone())])
+        Properties::from([("bootstrap.servers".to_owned(), self.addresses[0].clone())])
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(broker) = self.broker.take() {
+        for broker in self.brokers.iter_mut().rev().filter_map(Option::take) {
             self.runtime.block_on(broker.stop());
         }
         if let Some(zookeeper) = self.zookeeper.take() {
