@@ -76,6 +76,8 @@ pub(crate) struct Fetcher {
     to_forget: Vec<(TopicPartition, Option<Uuid>)>,
     /// Nothing is sent before this time: the leader was not reached.
     retry_at: Option<Instant>,
+    /// Whether the leader did not answer when it was last asked.
+    is_away: bool,
     /// Partitions that are behind, and how far.
     lags: HashMap<TopicPartition, i64>,
     /// Where the next full request begins, so that a leader without room for a session serves all.
@@ -109,6 +111,7 @@ impl Fetcher {
             delayed: BTreeSet::new(),
             to_forget: Vec::new(),
             retry_at: None,
+            is_away: false,
             lags: HashMap::new(),
             rotation: 0,
         }
@@ -326,14 +329,23 @@ impl Fetcher {
         let broker_epoch = self.shared.broker_epoch();
         let request = fetch_wire::fetch(config, version, broker_epoch, session, &asked, &forgotten);
         match self.way.fetch(request, version).await {
-            Ok(answer) => self.take_answer(answer, version),
+            Ok(answer) => {
+                if std::mem::take(&mut self.is_away) {
+                    info!(target: LOG, leader = self.leader.0, "the leader answers again");
+                }
+                self.take_answer(answer, version);
+            }
             Err(error) => self.not_reached(&error),
         }
     }
 
     fn not_reached(&mut self, error: &LeaderError) {
         let error: &(dyn std::error::Error + 'static) = error.as_ref();
-        warn!(target: LOG, leader = self.leader.0, error, "no answer from the leader");
+        // One line for a leader that is away, however long.
+        match std::mem::replace(&mut self.is_away, true) {
+            false => warn!(target: LOG, leader = self.leader.0, error, "no answer from the leader"),
+            true => debug!(target: LOG, leader = self.leader.0, error, "no answer from the leader"),
+        }
         self.restart_session();
         self.retry_at = Some(clock::now() + self.shared.config.backoff);
     }

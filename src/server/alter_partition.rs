@@ -78,8 +78,12 @@ impl Sender {
             let sent = self.send(&items).await;
             let mut unanswered = Vec::new();
             let mut is_whole = true;
+            let mut pauses = false;
             match sent {
                 Ok(mut verdicts) => {
+                    // What is refused may be proposed again at once.
+                    pauses =
+                        verdicts.values().any(|verdict| matches!(verdict, Verdict::Refused(_)));
                     for (partition, proposal) in items {
                         match verdicts.remove(partition.topic_partition()) {
                             Some(verdict) => partition.proposal_answered(&proposal, verdict),
@@ -99,6 +103,9 @@ impl Sender {
                 }
                 // What the partition proposes by now goes before what it has proposed.
                 self.surroundings.proposals.put_back(unanswered);
+                pauses = true;
+            }
+            if pauses {
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
