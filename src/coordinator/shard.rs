@@ -283,12 +283,15 @@ impl<C: Coordinator> Shard<C> {
     /// Lets the coordinator decide, and does what it decided.
     fn turn(&self, state: &mut State<C>, decide: impl FnOnce(&mut C, Time, &mut Steps<C>)) {
         let (mut steps, time) = (Steps::new(), Time::read());
+        let had_none = state.pending.is_empty();
         self.report_commits(state, time, &mut steps);
         decide(&mut state.coordinator, time, &mut steps);
         self.carry_out(state, steps, time);
         let due = state.next_due();
         let is_sooner = due.is_some_and(|due| state.wakes_at.is_none_or(|at| due < at));
-        if is_sooner {
+        // The keeper does not watch the partition while nothing waits for replicas.
+        let begins_to_wait = had_none && !state.pending.is_empty();
+        if is_sooner || begins_to_wait {
             state.wakes_at = due;
             self.changed.notify_one();
         }

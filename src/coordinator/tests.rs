@@ -34,6 +34,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use transaction_coordinator::{
     coordinator::TransactionConfig,
+    event as transaction,
     records::{TransactionRecord, TransactionValue},
     state::TransactionState,
 };
@@ -295,4 +296,51 @@ async fn a_coordinator_is_in_office_before_it_has_anything_done() {
     let effect = wanted.recv().await.expect("the coordinator is alive");
     assert!(matches!(effect, (0, Effect::SendMarkers(_))), "{effect:?}");
     assert!(coordinators.get(0).is_ok(), "the report would be lost");
+}
+
+#[tokio::test]
+async fn a_commit_is_noticed_while_a_later_time_is_waited_for() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1, 2]);
+    let (effects, mut wanted) = mpsc::unbounded_channel();
+    let hour = Duration::from_secs(3600);
+    let config = TransactionConfig {
+        timeout_max: hour,
+        id_expiration: hour,
+        // The coordinator wakes after half a minute, before the time of its appends is up.
+        abort_interval: Duration::from_secs(30),
+        expire_interval: hour,
+    };
+    let transactions = Transactions::new(config, partition.leader_epoch(), hour, code);
+    let (shard, _) = Shard::load(log(&partition), transactions, 100, effects).expect("a log");
+    shard.begin();
+    let stop = CancellationToken::new();
+    let keeper = tokio::spawn(shard.clone().keep(stop.clone()));
+    // It waits for that time.
+    tokio::task::yield_now().await;
+    let reply = shard.request(|reply| transaction::Event::InitProducerId {
+        transactional_id: "id".into(),
+        timeout_ms: 60_000,
+        expected: None,
+        reply: transaction::ReplyTo(reply),
+    });
+    let Some((0, Effect::AllocateProducerId(allocation))) = wanted.recv().await else {
+        panic!("a producer id is wanted");
+    };
+    let result = Ok(ProducerId(7));
+    shard.tell(transaction::Event::ProducerIdAllocated { allocation, result });
+    tokio::task::yield_now().await;
+    let end = partition.log().end_offset();
+    assert_eq!(end, Offset(1));
+    partition.follower_fetched(&FollowerFetch {
+        id: BrokerId(2),
+        offset: end,
+        start: Offset(0),
+        broker_epoch: BrokerEpoch(-1),
+        leader_end: end,
+    });
+    let told = tokio::time::timeout(Duration::from_secs(10), reply).await;
+    assert!(told.is_ok(), "every replica has it, and nobody says so");
+    stop.cancel();
+    keeper.await.expect("it ends by itself");
 }
