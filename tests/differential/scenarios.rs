@@ -1,6 +1,7 @@
 //! What is asked: base requests per API, as JSON by Kafka's names of fields. Fields that a version lacks are passed over.
 
 mod configs;
+mod controller;
 mod data;
 pub(crate) mod group_bodies;
 mod groups;
@@ -98,6 +99,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     let mut all = topics::scenarios();
     all.extend(data::scenarios());
     all.extend(configs::scenarios());
+    all.extend(controller::scenarios());
     all.extend(coordinators());
     all.extend(groups::scenarios());
     all.extend(transactions::scenarios());

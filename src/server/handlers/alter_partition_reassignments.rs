@@ -53,5 +53,6 @@ pub(crate) async fn handle(
             .with_name(TopicName(text(&of[0].0.topic)))
             .with_partitions(partitions.collect())
     };
-    response.with_error_message(None).with_responses(topics.map(of_topic).collect())
+    // The text of no error is empty here, and null in the partitions.
+    response.with_error_message(Some(text(""))).with_responses(topics.map(of_topic).collect())
 }

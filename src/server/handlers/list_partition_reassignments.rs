@@ -30,7 +30,8 @@ pub(crate) async fn handle(
         Ok(moves) => {
             let each: Vec<(TopicPartition, Assignment)> = moves.into_iter().collect();
             let topics = each.chunk_by(|(one, _), (other, _)| one.topic == other.topic);
-            response.with_error_message(None).with_topics(topics.map(topic).collect())
+            // The text of no error is empty, not null.
+            response.with_error_message(Some(text(""))).with_topics(topics.map(topic).collect())
         }
         Err(error) => {
             response.with_error_code(error.code()).with_error_message(Some(text(error.message())))

@@ -1,6 +1,8 @@
 //! UpdateFeatures (API key 57). A broker in ZooKeeper mode supports no feature by name, so that nothing can be finalized, and
 //! nothing is there to be deleted. Source: `KafkaController.validateFeatureUpdate`, KIP-584.
 
+use std::collections::HashSet;
+
 use common::error_code::ErrorCode;
 use kafka_protocol::messages::{
     UpdateFeaturesRequest, UpdateFeaturesResponse, update_features_request::FeatureUpdateKey,
@@ -32,7 +34,10 @@ pub(crate) fn handle(
             .with_error_code(error.code())
             .with_error_message(Some(text(error.message())));
     }
-    let results = request.feature_updates.into_iter().map(|update| {
+    let mut seen = HashSet::new();
+    let updates = request.feature_updates.into_iter();
+    let unique = updates.filter(|update| seen.insert(update.feature.clone()));
+    let results = unique.map(|update| {
         UpdatableFeatureResult::default()
             .with_error_code(ErrorCode::InvalidRequest.code())
             .with_error_message(Some(text(&why_not(upgrade_type(ctx, &update), &update))))
