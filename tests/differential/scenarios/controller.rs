@@ -40,7 +40,8 @@ fn elections() -> Vec<Scenario> {
 }
 
 fn moving(names: &Names, _: i16) -> Vec<Step> {
-    let body = json!({"TimeoutMs": 2000, "Topics": [{"Name": names.fresh, "PartitionIndexes": [0, 1]}]});
+    let body =
+        json!({"TimeoutMs": 2000, "Topics": [{"Name": names.fresh, "PartitionIndexes": [0, 1]}]});
     vec![Step { api: ApiKey::ListPartitionReassignments, version: 0, body }]
 }
 
@@ -68,9 +69,11 @@ fn moves() -> Vec<Scenario> {
         },
         Scenario {
             before: |names, _| vec![create(&names.fresh, 2, &[])],
-            ..Scenario::read(ApiKey::ListPartitionReassignments, "none", |names, _| {
-                json!({"TimeoutMs": 2000, "Topics": [{"Name": names.fresh, "PartitionIndexes": [0, 9]}]})
-            })
+            ..Scenario::read(
+                ApiKey::ListPartitionReassignments,
+                "none",
+                |names, _| json!({"TimeoutMs": 2000, "Topics": [{"Name": names.fresh, "PartitionIndexes": [0, 9]}]}),
+            )
         },
     ]
 }
@@ -80,9 +83,11 @@ fn between_brokers() -> Vec<Scenario> {
         Scenario {
             // Both would take the only broker for one that is about to stop, and be of no more use.
             skip: |path, value| ends(path, "BrokerId") && *value == Value::Number(1),
-            ..Scenario::new(ApiKey::ControlledShutdown, "of a stranger", |_, _| {
-                json!({"BrokerId": 99, "BrokerEpoch": 0})
-            })
+            ..Scenario::new(
+                ApiKey::ControlledShutdown,
+                "of a stranger",
+                |_, _| json!({"BrokerId": 99, "BrokerEpoch": 0}),
+            )
         },
         Scenario::new(ApiKey::AlterPartition, "by a former registration", |names, _| {
             json!({
@@ -102,8 +107,10 @@ fn between_brokers() -> Vec<Scenario> {
                 }],
             })
         }),
-        Scenario::new(ApiKey::AllocateProducerIds, "by a former registration", |_, _| {
-            json!({"BrokerId": 1, "BrokerEpoch": 0})
-        }),
+        Scenario::new(
+            ApiKey::AllocateProducerIds,
+            "by a former registration",
+            |_, _| json!({"BrokerId": 1, "BrokerEpoch": 0}),
+        ),
     ]
 }
