@@ -9,8 +9,8 @@ use common::{
 };
 use parking_lot::{Mutex, RwLock};
 use partition::leader::{
-    Answered, Circumstances, FollowerFetch, Leader, Leadership, NotEnoughReplicas, Proposal,
-    Verdict,
+    Answered, Circumstances, Follower, FollowerFetch, Leader, Leadership, NotEnoughReplicas,
+    Proposal, Verdict,
 };
 use record::validate::Checked;
 use storage::{
@@ -19,7 +19,7 @@ use storage::{
     log_append::Appended,
     verification::VerificationGuard,
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     replica_manager::Access,
@@ -27,6 +27,8 @@ use crate::{
     topic_settings::TopicSettings,
     waiters::{Changes, Waiters},
 };
+
+const LOG: &str = "kafka.cluster.Partition";
 
 /// A partition of this broker. The role's lock is held for a few lines, and never across an append.
 #[derive(Debug)]
@@ -377,23 +379,42 @@ impl Partition {
     /// Looks whether replicas have fallen out of the in-sync set, or may come into it. To be called from time to time.
     pub fn check_in_sync_set(self: &Arc<Self>) {
         let proposal = match &mut *self.role.lock() {
-            Role::Leader(leader) if !leader.followers().is_empty() => {
-                self.with_circumstances(|now| leader.propose(now))
-            }
+            Role::Leader(leader) if !leader.followers().is_empty() => self.propose(leader),
             _ => None,
         };
         self.submit(proposal);
     }
 
     fn submit(self: &Arc<Self>, proposal: Option<Proposal>) {
-        let Some(proposal) = proposal else { return };
-        info!(
-            target: "kafka.cluster.Partition",
-            partition = %self.topic_partition,
-            isr = ?proposal.isr.iter().map(|id| id.0).collect::<Vec<_>>(),
-            "asks the controller for another in-sync set"
-        );
-        self.surroundings.proposals.put(self, proposal);
+        if let Some(proposal) = proposal {
+            debug!(target: LOG, partition = %self.topic_partition, isr = %ids(&proposal.isr), "asks the controller for another in-sync set");
+            self.surroundings.proposals.put(self, proposal);
+        }
+    }
+
+    /// What is to be proposed now. That replicas fall out is said, in Kafka's words.
+    fn propose(&self, leader: &mut Leader) -> Option<Proposal> {
+        let proposal = self.with_circumstances(|now| leader.propose(now))?;
+        if proposal.isr.len() < leader.isr().len() {
+            let falls_out = |follower: &&Follower| {
+                leader.isr().contains(&follower.id()) && !proposal.isr.contains(&follower.id())
+            };
+            let behind = leader.followers().iter().filter(falls_out).map(|follower| {
+                format!("(brokerId: {}, endOffset: {})", follower.id(), follower.end())
+            });
+            info!(
+                target: LOG,
+                "[Partition {} broker={}] Shrinking ISR from {} to {}. Leader: (highWatermark: {}, endOffset: {}). Out of sync replicas: {}.",
+                self.topic_partition,
+                self.surroundings.local,
+                ids(leader.isr()),
+                ids(&proposal.isr),
+                self.log.high_watermark(),
+                self.log.end_offset(),
+                behind.collect::<Vec<_>>().join(" ")
+            );
+        }
+        Some(proposal)
     }
 
     /// Takes the controller's answer to a proposal.
@@ -414,17 +435,21 @@ impl Partition {
                     } else if now < before {
                         metrics.isr_shrinks.mark(1);
                     }
+                    let required = self.settings.lock().in_sync_replicas_min;
+                    let is_under = leader.check_in_sync(required).is_err();
                     info!(
-                        target: "kafka.cluster.Partition",
-                        partition = %self.topic_partition,
-                        isr = ?leader.isr().iter().map(|id| id.0).collect::<Vec<_>>(),
-                        partition_epoch = leader.partition_epoch().0,
-                        "the in-sync set has changed"
+                        target: LOG,
+                        "[Partition {} broker={}] ISR updated to {} {}and version updated to {}",
+                        self.topic_partition,
+                        self.surroundings.local,
+                        ids(leader.isr()),
+                        if is_under { "(under-min-isr) " } else { "" },
+                        leader.partition_epoch()
                     );
                     // Whoever waits with acks=all looks at the size of the set as well.
                     has_moved = true;
                     self.move_high_watermark(leader);
-                    next = self.with_circumstances(|now| leader.propose(now));
+                    next = self.propose(leader);
                 }
                 Answered::Retry => {
                     metrics.failed_isr_updates.mark(1);
@@ -432,7 +457,7 @@ impl Partition {
                 }
                 Answered::GivenUp | Answered::Stuck => {
                     metrics.failed_isr_updates.mark(1);
-                    warn!(target: "kafka.cluster.Partition", partition = %self.topic_partition, ?refusal, "the controller refused another in-sync set");
+                    warn!(target: LOG, partition = %self.topic_partition, ?refusal, "the controller refused another in-sync set");
                 }
             }
         }
@@ -681,6 +706,11 @@ impl Partition {
     pub(crate) fn remove_waiter(&self, waiter: &Arc<Changes>, slot: u32) {
         self.waiters.remove(waiter, slot);
     }
+}
+
+/// Broker ids as Kafka's log lines have them.
+fn ids(brokers: &[BrokerId]) -> String {
+    brokers.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Waits for any of several partitions to change. Registered while it lives.
