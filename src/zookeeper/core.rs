@@ -442,7 +442,10 @@ impl Core {
             Request::Reconfig => Err(Refusal::ReconfigDisabled),
             _ => Err(Refusal::MarshallingError),
         });
-        let txn = txn.unwrap_or_else(|refusal| Txn::Error { code: refusal.code() });
+        let txn = txn.unwrap_or_else(|refusal| {
+            link.traffic.refused();
+            Txn::Error { code: refusal.code() }
+        });
         let outcome = self.commit(session, header.xid, txn, now);
         let zxid = self.tree.last_zxid;
         let body = match &outcome {

@@ -423,6 +423,15 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
         out.boolean(true);
         out.int(-1);
     });
+    // Flags are looked at before a path that is null.
+    for flags in [0, -1] {
+        bench.ask(a, 1, 1, |out| {
+            out.int(-1);
+            out.buffer(None);
+            Acl::write_all(&Acl::open(), out);
+            out.int(flags);
+        });
+    }
     assert_eq!(
         bench.sent(),
         [
@@ -441,10 +450,12 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
             "1: 14 MarshallingError",
             "1: 13 ok",
             "1: 13 BadVersion",
-            "1: 14 MarshallingError"
+            "1: 14 MarshallingError",
+            "1: 1 MarshallingError",
+            "1: 1 BadArguments"
         ]
     );
-    assert_eq!(bench.core.tree.last_zxid, before + 16);
+    assert_eq!(bench.core.tree.last_zxid, before + 18);
     // Reads take none.
     bench.watch(a, 4, "/nothing");
     bench.ask(a, 4, 4, |out| out.int(7));
@@ -453,7 +464,7 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
         bench.sent(),
         ["1: 4 NoNode", "1: 4 MarshallingError", "1: 99 Unimplemented", "1: closed"]
     );
-    assert_eq!(bench.core.tree.last_zxid, before + 16);
+    assert_eq!(bench.core.tree.last_zxid, before + 18);
 }
 
 #[test]

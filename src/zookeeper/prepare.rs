@@ -129,7 +129,8 @@ impl<'a> Preparation<'a> {
 
     fn create(&mut self, create: Create) -> Result<Txn, Refusal> {
         let mode = Mode::of(&create, self.tree.extended_types())?;
-        let Create { op, mut path, data, acl, ttl_ms, .. } = create;
+        let Create { op, path, data, acl, ttl_ms, .. } = create;
+        let mut path = path.ok_or(Refusal::MarshallingError)?;
         let (parent_path, _) = split_path(&path).ok_or(Refusal::BadArguments)?;
         if path.contains('\0') {
             return Err(Refusal::BadArguments);
@@ -232,7 +233,7 @@ impl<'a> Preparation<'a> {
 
 struct Create {
     op: i32,
-    path: String,
+    path: Option<String>,
     data: Option<Vec<u8>>,
     acl: Vec<Acl>,
     flags: i32,

@@ -49,7 +49,8 @@ impl RequestHeader {
 pub(crate) enum Change {
     Create {
         op: i32,
-        path: String,
+        /// Null cannot be read, which is found out after the flags.
+        path: Option<String>,
         data: Option<Vec<u8>>,
         acl: Vec<Acl>,
         flags: i32,
@@ -224,7 +225,7 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
     let change = match op {
         op::CREATE | op::CREATE2 | op::CREATE_CONTAINER | op::CREATE_TTL => Change::Create {
             op,
-            path: reader.text()?,
+            path: reader.string()?,
             data: reader.buffer()?.map(<[u8]>::to_vec),
             acl: Acl::read_all(reader)?,
             flags: reader.int()?,
@@ -252,13 +253,15 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
 
 /// A part of a `multi`, which Apache cannot read where its flags mean nothing.
 fn read_part(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
-    match op {
-        op::SET_ACL => Err(JuteError::Null),
-        op::CREATE_TTL => read_change(op, reader),
-        op => match read_change(op, reader)? {
-            Change::Create { flags, .. } if !(0..=6).contains(&flags) => Err(JuteError::Null),
-            change => Ok(change),
-        },
+    if op == op::SET_ACL {
+        return Err(JuteError::Null);
+    }
+    match read_change(op, reader)? {
+        Change::Create { path: None, .. } => Err(JuteError::Null),
+        Change::Create { flags, .. } if op != op::CREATE_TTL && !(0..=6).contains(&flags) => {
+            Err(JuteError::Null)
+        }
+        change => Ok(change),
     }
 }
 

@@ -172,6 +172,8 @@ fn four_letter_words_are_answered() {
     let session = format!("0x{:x}", client.session().id);
     assert!(word(&server, "dump").contains(&format!("{session}:\n\t/e\n")));
     assert!(word(&server, "cons").contains(&format!(",sid={session},lop=EXIS,est=")));
+    client.delete("/nothing", -1).unwrap_err();
+    assert!(word(&server, "cons").contains(&format!(",sid={session},lop=NA,est=")));
     assert_eq!(word(&server, "wchp"), format!("/watched\n\t{session}\n\n"));
     assert_eq!(word(&server, "wchc"), format!("{session}\n\t/watched\n\n"));
     let summary = "1 connections watching 1 paths\nTotal watches:1\n";

@@ -132,6 +132,11 @@ impl Traffic {
         stats.last_zxid = zxid;
     }
 
+    /// It was a write that changed nothing; Apache knows no name for it then.
+    pub(crate) fn refused(&self) {
+        self.stats.lock().last_operation = "NA";
+    }
+
     /// Something will be sent.
     pub(crate) fn queued(&self, bytes: usize) {
         self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
