@@ -181,6 +181,7 @@ impl Partition {
     pub(crate) fn configure(&self, settings: &Arc<TopicSettings>) {
         self.log.set_config(settings.log.clone());
         *self.settings.lock() = settings.clone();
+        self.surroundings.note_change();
     }
 
     /// Whether this broker leads the partition.
@@ -462,7 +463,7 @@ impl Partition {
             }
         }
         if has_moved {
-            self.waiters.wake();
+            self.role_changed();
         }
         if let Some(next) = next {
             self.surroundings.proposals.put(self, next);
@@ -579,7 +580,7 @@ impl Partition {
                 self.move_high_watermark(leader);
             }
         }
-        self.waiters.wake();
+        self.role_changed();
     }
 
     /// Is to lead, once it has what the former leader has. The caller has checked the epochs, and sees to it that
@@ -589,7 +590,7 @@ impl Partition {
             let _writing = self.writing.write();
             *self.role.lock() = Role::TakingOver(leadership);
         }
-        self.waiters.wake();
+        self.role_changed();
     }
 
     /// Leads now, unless the controller has said something else since. Whether it does.
@@ -607,7 +608,7 @@ impl Partition {
             self.move_high_watermark(&leader);
             *role = Role::Leader(leader);
         }
-        self.waiters.wake();
+        self.role_changed();
         true
     }
 
@@ -669,7 +670,7 @@ impl Partition {
             };
             *role = Role::Follower { leader, epoch, partition_epoch, owes };
         }
-        self.waiters.wake();
+        self.role_changed();
     }
 
     /// Is no longer told of: whoever waits finds out.
@@ -678,7 +679,7 @@ impl Partition {
             let _writing = self.writing.write();
             *self.role.lock() = Role::None;
         }
-        self.waiters.wake();
+        self.role_changed();
     }
 
     /// The leader that is followed, and its epoch.
@@ -692,6 +693,12 @@ impl Partition {
     /// What all partitions of this broker share.
     pub fn surroundings(&self) -> &Arc<Surroundings> {
         &self.surroundings
+    }
+
+    /// Whoever waits finds out, and what is counted is counted again.
+    fn role_changed(&self) {
+        self.surroundings.note_change();
+        self.waiters.wake();
     }
 
     /// Wakes whoever waits for a change.

@@ -105,8 +105,13 @@ impl ReplicaManager {
         self.topics.read().values().flat_map(|topic| topic.values().cloned()).collect()
     }
 
-    /// How the partitions stand.
-    pub fn counts(&self) -> Counts {
+    /// How the partitions stand; none where that is as at the last call, so that an idle broker does not look at each of
+    /// ten thousand every second.
+    pub fn counts(&self) -> Option<Counts> {
+        self.surroundings.take_change().then(|| self.count())
+    }
+
+    fn count(&self) -> Counts {
         let mut counts = Counts::default();
         for partition in self.topics.read().values().flat_map(BTreeMap::values) {
             let health = partition.health();

@@ -1,6 +1,13 @@
 //! What all partitions of a broker share: who it is, which brokers live, where proposals and counts go.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use common::{
     counters::{Meter, MetricName, Registry},
@@ -31,6 +38,8 @@ pub struct Surroundings {
     pub follower_quota: ReplicationQuota,
     /// What is counted.
     pub metrics: ReplicationMetrics,
+    /// Whether a partition has come, gone, or changed its role or in-sync set since the partitions were counted.
+    has_changed: AtomicBool,
 }
 
 /// `replication.quota.window.num` and `replication.quota.window.size.seconds` as they are by default.
@@ -52,6 +61,7 @@ impl Surroundings {
             leader_quota: ReplicationQuota::new(QUOTA_WINDOWS.0, QUOTA_WINDOWS.1),
             follower_quota: ReplicationQuota::new(QUOTA_WINDOWS.0, QUOTA_WINDOWS.1),
             metrics: ReplicationMetrics::of_broker(registry),
+            has_changed: AtomicBool::new(true),
         }
     }
 
@@ -66,6 +76,15 @@ impl Surroundings {
     pub fn alone(local: BrokerId) -> Surroundings {
         let lag_time_max = Duration::from_secs(30);
         Surroundings::new(local, Arc::default(), lag_time_max, &Registry::default())
+    }
+
+    pub(crate) fn note_change(&self) {
+        self.has_changed.store(true, Ordering::Release);
+    }
+
+    /// Whether anything has changed since the last call.
+    pub(crate) fn take_change(&self) -> bool {
+        self.has_changed.swap(false, Ordering::AcqRel)
     }
 
     /// Whether a broker is registered, as far as this one knows.

@@ -93,12 +93,13 @@ fn has_no_room(path: &Path) -> bool {
 /// Sets the gauges that nothing else keeps.
 fn count(broker: &Broker) {
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let counts = broker.replicas.counts();
-    broker.metrics.partitions.set(gauge(counts.partitions));
-    broker.metrics.leaders.set(gauge(counts.leaders));
-    broker.metrics.under_replicated.set(gauge(counts.under_replicated));
-    broker.metrics.under_min_isr.set(gauge(counts.under_min_isr));
-    broker.metrics.at_min_isr.set(gauge(counts.at_min_isr));
+    if let Some(counts) = broker.replicas.counts() {
+        broker.metrics.partitions.set(gauge(counts.partitions));
+        broker.metrics.leaders.set(gauge(counts.leaders));
+        broker.metrics.under_replicated.set(gauge(counts.under_replicated));
+        broker.metrics.under_min_isr.set(gauge(counts.under_min_isr));
+        broker.metrics.at_min_isr.set(gauge(counts.at_min_isr));
+    }
     let offline = broker.logs.directories().filter(|directory| directory.is_offline());
     broker.metrics.offline_log_directories.set(gauge(offline.count()));
     broker.groups.count();

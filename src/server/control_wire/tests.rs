@@ -1,3 +1,5 @@
+//! What one side writes the other reads, in every version.
+
 use std::{collections::HashMap, sync::Arc};
 
 use ::controller::{
