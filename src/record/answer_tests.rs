@@ -114,7 +114,7 @@ fn answer(case: &Value, version: i16) -> (Value, Option<Checked>) {
         ValidationError::Records(errors) if errors.has_invalid_timestamp => (32, Some(errors)),
         ValidationError::Records(errors) => (87, Some(errors)),
         ValidationError::TooLarge { .. } => (10, None),
-        ValidationError::Unreadable(_) => (-1, None),
+        ValidationError::Unreadable(_) | ValidationError::NeedsMemory(_) => (-1, None),
     };
     let listed = errors.map_or(vec![], |errors| {
         errors.errors.iter().map(|error| json!([error.index, error.message(&partition)])).collect()

@@ -8,6 +8,7 @@ use crate::batch::{
     TimestampType,
 };
 use crate::compression::{Compression, compress};
+use crate::growth;
 use crate::varint::{size_of_varlong, write_varint, write_varlong};
 use crate::view::Header;
 
@@ -164,7 +165,7 @@ impl BatchBuilder {
         let (Ok(_), Ok(length)) = (i32::try_from(size), i32::try_from(body)) else {
             return Err(BuildError::TooLarge(size));
         };
-        self.records.reserve(size - BATCH_HEADER_LENGTH - self.records.len());
+        growth::reserve(&mut self.records, size - BATCH_HEADER_LENGTH);
         write_varint(length, &mut self.records);
         self.records.push(0);
         write_varlong(timestamp_delta, &mut self.records);

@@ -167,7 +167,7 @@ pub fn decompress(
     match codec {
         Codec::None if bytes.len() <= cap => Ok(bytes.to_vec()),
         Codec::None => Err(DecompressError::TooLarge { cap }),
-        _ => Stream::new(codec, magic, bytes, cap)?.into_rest(),
+        _ => Stream::new(codec, magic, bytes, cap, DECOMPRESSED_BYTES_MAX)?.into_rest(),
     }
 }
 

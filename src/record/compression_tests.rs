@@ -135,7 +135,7 @@ fn claims_reserve_nothing() {
     lz4.truncate(7);
     lz4[5] = 0x70;
     lz4.extend([1, 0, 0, 0, 0]);
-    let mut stream = Stream::new(Codec::Lz4, 0, &lz4, CAP).unwrap();
+    let mut stream = Stream::new(Codec::Lz4, 0, &lz4, CAP, CAP).unwrap();
     assert!(stream.ensure(1).is_err());
 }
 

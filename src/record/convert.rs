@@ -5,9 +5,9 @@
 use common::ids::{Offset, Timestamp};
 
 use crate::batch::{Batch, BatchError, Batches, TimestampType};
-use crate::compression::{Codec, Compression, compress};
+use crate::compression::{Codec, DecompressError};
 use crate::entry::EntryHeader;
-use crate::legacy::{MessageFields, write};
+use crate::legacy::{MessageFields, write, write_wrapper};
 use crate::records::{Records, RecordsError, records};
 use crate::view::RecordView;
 
@@ -44,11 +44,24 @@ pub enum ConvertError {
     Records(RecordsError),
 }
 
+impl ConvertError {
+    /// Whether larger buffers may help.
+    pub fn needs_more(&self) -> bool {
+        matches!(
+            self,
+            ConvertError::Records(RecordsError::Decompress(DecompressError::TooLarge { .. }))
+        )
+    }
+}
+
 /// Converts the whole entries in `bytes`; those that are old enough stay as they are.
 ///
-/// Of uncompressed batches, records below `from` are left out: some versions of librdkafka rely on it. Each entry is
-/// decompressed to at most `cap` bytes. An entry that is cut off at the end is left out. The result may be larger than
-/// what went in; Kafka cuts or pads it to that size, which clients cannot tell from a message that is cut off.
+/// Of uncompressed batches, records below `from` are left out: some versions of librdkafka rely on it. An entry that is
+/// cut off at the end is left out. The result is no larger than what went in, but for its first entry, which comes
+/// whole; Kafka cuts or pads to that size, which clients cannot tell from a message that is cut off.
+///
+/// No buffer takes more than `cap` bytes, be it for what an entry is decompressed to or for what is made of it, and at
+/// most three are there at a time. An entry that needs more is an error.
 pub fn down_convert(
     bytes: &[u8],
     to: OldFormat,
@@ -65,11 +78,16 @@ pub fn down_convert(
             // What comes before it is given out; the next fetch begins here, and gets the error.
             return if converted.is_empty() { Err(ConvertError::Zstd) } else { Ok(converted) };
         }
+        let before = converted.len();
         if entry.header.magic <= to.magic() {
             converted.extend_from_slice(entry.bytes);
         } else {
             let records = records(entry.bytes, cap).map_err(ConvertError::Records)?;
-            convert_entry(&entry, &records, to, from, &mut converted)?;
+            convert_entry(&entry, &records, to, from, cap, &mut converted)?;
+        }
+        if before > 0 && converted.len() > bytes.len() {
+            converted.truncate(before);
+            break;
         }
     }
     Ok(converted)
@@ -80,20 +98,22 @@ fn convert_entry(
     records: &Records,
     to: OldFormat,
     from: Offset,
+    cap: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), ConvertError> {
     let is_plain = entry.header.codec == Some(Codec::None);
     let is_wanted = |record: &RecordView| !is_plain || record.offset >= from;
     let wanted = records.iter().filter(|record| record.as_ref().map_or(true, is_wanted));
-    write_messages(&entry.header, to, wanted, out).map_err(ConvertError::Records)
+    write_messages(&entry.header, to, wanted, cap, out).map_err(ConvertError::Records)
 }
 
 /// Appends records of an entry in an old format: each for itself, or compressed in one message as they were in the
-/// entry. None at all write nothing.
+/// entry. None at all write nothing. More than `cap` bytes of messages are an error.
 pub(crate) fn write_messages<'a>(
     entry: &EntryHeader,
     to: OldFormat,
     records: impl Iterator<Item = Result<RecordView<'a>, RecordsError>>,
+    cap: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), RecordsError> {
     let codec = entry.codec.unwrap_or(Codec::None);
@@ -106,11 +126,15 @@ pub(crate) fn write_messages<'a>(
         key: None,
         value: None,
     };
+    let begin = out.len();
     let mut inner = Vec::new();
     let mut first_and_last = None;
     let mut max_timestamp = Timestamp::NONE;
     for record in records {
         let record = record?;
+        if (out.len() - begin).max(inner.len()) > cap {
+            return Err(RecordsError::Decompress(DecompressError::TooLarge { cap }));
+        }
         message.timestamp = record.timestamp;
         (message.key, message.value) = (record.key, record.value);
         if codec == Codec::None {
@@ -129,13 +153,10 @@ pub(crate) fn write_messages<'a>(
         write(&message, &mut inner);
     }
     let Some((_, last)) = first_and_last else { return Ok(()) };
-    let mut value = Vec::new();
-    compress(Compression::of(codec), to.magic(), &inner, &mut value);
     let timestamp = match message.timestamp_type {
         TimestampType::CreateTime => max_timestamp,
         TimestampType::LogAppendTime => entry.max_timestamp,
     };
-    let value = Some(value.as_slice());
-    write(&MessageFields { offset: last, codec, timestamp, key: None, value, ..message }, out);
+    write_wrapper(&MessageFields { offset: last, codec, timestamp, ..message }, &inner, out);
     Ok(())
 }

@@ -4,8 +4,9 @@ use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 use flate2::Crc;
 
 use crate::batch::{BatchError, LOG_OVERHEAD, NO_SEQUENCE, TimestampType, fixed};
-use crate::compression::Codec;
+use crate::compression::{Codec, Compression, compress};
 use crate::entry::EntryHeader;
+use crate::growth;
 use crate::records::RecordsError;
 use crate::view::{Headers, RecordView};
 
@@ -134,6 +135,33 @@ pub(crate) struct MessageFields<'a> {
 
 /// Appends an entry of magic 0 or 1.
 pub(crate) fn write(fields: &MessageFields, out: &mut Vec<u8>) {
+    let lengths = [fields.key, fields.value].map(|part| part.map_or(0, <[u8]>::len));
+    let size = entry_size_min(fields.magic) + lengths[0] + lengths[1];
+    growth::reserve(out, out.len() + size);
+    let begin = begin_entry(fields, out);
+    for part in [fields.key, fields.value] {
+        let length =
+            part.map_or(-1, |part| i32::try_from(part.len()).expect("records fit a batch"));
+        out.extend(length.to_be_bytes());
+        out.extend(part.unwrap_or_default());
+    }
+    finish_entry(begin, out);
+}
+
+/// Appends an entry of magic 0 or 1 that holds messages, compressed with the codec of `fields`; its key is null.
+pub(crate) fn write_wrapper(fields: &MessageFields, messages: &[u8], out: &mut Vec<u8>) {
+    let begin = begin_entry(fields, out);
+    out.extend((-1_i32).to_be_bytes());
+    let length_at = out.len();
+    out.extend([0; 4]);
+    compress(Compression::of(fields.codec), fields.magic, messages, out);
+    let length = i32::try_from(out.len() - length_at - 4).expect("messages fit a message");
+    out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+    finish_entry(begin, out);
+}
+
+/// Appends what comes before the key; gives where it begins.
+fn begin_entry(fields: &MessageFields, out: &mut Vec<u8>) -> usize {
     let begin = out.len();
     out.extend(fields.offset.0.to_be_bytes());
     out.extend([0; 8]);
@@ -143,12 +171,11 @@ pub(crate) fn write(fields: &MessageFields, out: &mut Vec<u8>) {
     if fields.magic > 0 {
         out.extend(fields.timestamp.0.to_be_bytes());
     }
-    for part in [fields.key, fields.value] {
-        let length =
-            part.map_or(-1, |part| i32::try_from(part.len()).expect("records fit a batch"));
-        out.extend(length.to_be_bytes());
-        out.extend(part.unwrap_or_default());
-    }
+    begin
+}
+
+/// Sets the length and the checksum of the entry that begins there and ends with `out`.
+fn finish_entry(begin: usize, out: &mut [u8]) {
     let length = i32::try_from(out.len() - begin - LOG_OVERHEAD).expect("records fit a batch");
     out[begin + 8..begin + 12].copy_from_slice(&length.to_be_bytes());
     let crc = crc32(&out[begin + CRC_COVERS_FROM..]);

@@ -13,6 +13,7 @@ mod damage_tests;
 pub mod entry;
 #[cfg(test)]
 mod golden_tests;
+mod growth;
 mod gzip;
 mod legacy;
 mod lz4;

@@ -1,5 +1,7 @@
 //! Properties of builder, checks and conversions, for records of all shapes.
 
+use std::io::Write;
+
 use bytes::Bytes;
 use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 use proptest::collection::vec;
@@ -10,11 +12,12 @@ use crate::batch::{BATCH_HEADER_LENGTH, BatchHeader, Batches, TimestampType};
 use crate::build::{BatchBuilder, BuildError, seal};
 use crate::compression::{BrokerCompression, Codec, Compression, compress};
 use crate::control::{EndTransactionMarker, TransactionResult, marker_batch};
-use crate::convert::{OldFormat, down_convert};
+use crate::convert::{ConvertError, OldFormat, down_convert};
 use crate::golden_tests::{cases, log_files};
-use crate::records::records;
+use crate::records::{RecordsError, records};
 use crate::validate::{
-    InvalidBatch, Origin, Rules, Unreadable, ValidationError, Work, check, work,
+    CHECK_BYTES_MIN, InvalidBatch, Origin, Rules, Unreadable, ValidationError, Work, check,
+    check_within, work,
 };
 use crate::view::Header;
 
@@ -298,6 +301,54 @@ fn builders_refuse_what_a_batch_cannot_hold() {
     builder.append_at(i64::from(i32::MAX), Timestamp(1), None, None, std::iter::empty()).unwrap();
     let header = BatchHeader::parse(&builder.finish()).unwrap();
     assert_eq!((header.record_count, header.last_offset_delta), (2, i32::MAX));
+}
+
+#[test]
+fn with_little_memory_a_check_says_so_and_nothing_else() {
+    let value = vec![7; 1 << 20];
+    let record = Record { timestamp: 1, key: None, value: Some(value), headers: vec![] };
+    let to_zstd = BrokerCompression::Always(Compression::Zstd(3));
+    let gzip = build(Codec::Gzip, std::slice::from_ref(&record));
+    let old = down_convert(&gzip, OldFormat::Magic1, Offset(0), CAP).unwrap();
+    for (batch, compression) in [
+        (gzip.clone(), to_zstd),
+        (old.clone().into(), BrokerCompression::Producer),
+        (old.into(), to_zstd),
+    ] {
+        let rules = Rules { compression, ..RULES };
+        let needed = check_within(batch.clone(), &rules, 1 << 20).unwrap_err();
+        assert_eq!(needed, ValidationError::NeedsMemory(1 << 20));
+        let little = check_within(batch.clone(), &rules, 2 << 20).unwrap();
+        assert_eq!(little.slices(), check(batch, &rules).unwrap().slices());
+    }
+    // What is thrown away needs none, but for the window that zstd wants.
+    assert!(check_within(gzip, &RULES, 0).is_ok());
+    let mut ultra = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+    ultra.window_log(25).unwrap();
+    let plain = build(Codec::None, &[record]);
+    ultra.write_all(&plain[BATCH_HEADER_LENGTH..]).unwrap();
+    let records = ultra.finish().unwrap();
+    let mut header = BatchHeader::parse(&plain).unwrap();
+    header.attributes = header.attributes.with_codec(Codec::Zstd);
+    seal(&mut header, &records);
+    let ultra = Bytes::from([&header.to_bytes()[..], &records].concat());
+    let needed = check_within(ultra.clone(), &RULES, CHECK_BYTES_MIN).unwrap_err();
+    assert_eq!(needed, ValidationError::NeedsMemory(CHECK_BYTES_MIN));
+    assert!(check_within(ultra.clone(), &RULES, 4 * CHECK_BYTES_MIN).is_ok());
+    assert!(check(ultra, &RULES).is_ok());
+}
+
+#[test]
+fn old_clients_get_no_more_than_was_read_but_a_whole_first_batch() {
+    let small = Record { timestamp: 1, key: None, value: None, headers: vec![] };
+    let batch = build(Codec::None, &vec![small; 1000]);
+    let log: Vec<u8> = std::iter::repeat_n(&batch[..], 10).flatten().copied().collect();
+    let one = down_convert(&batch, OldFormat::Magic1, Offset(0), CAP).unwrap();
+    assert!(one.len() > 2 * batch.len(), "a record without content is larger in the old format");
+    let ten = down_convert(&log, OldFormat::Magic1, Offset(0), CAP).unwrap();
+    assert!(ten.len() <= log.len() && ten.len().is_multiple_of(one.len()) && !ten.is_empty());
+    let refused = down_convert(&batch, OldFormat::Magic1, Offset(0), 2 * batch.len());
+    assert!(matches!(refused, Err(ConvertError::Records(RecordsError::Decompress(_)))));
 }
 
 #[test]

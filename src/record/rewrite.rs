@@ -57,7 +57,7 @@ pub fn rewrite(
         }
     };
     let mut written = Vec::with_capacity(entry.len());
-    write_messages(&header, old, kept, &mut written).map_err(RewriteError::Records)?;
+    write_messages(&header, old, kept, usize::MAX, &mut written).map_err(RewriteError::Records)?;
     Ok(written.into())
 }
 

@@ -3,7 +3,7 @@
 use common::ids::{Offset, Timestamp};
 
 use crate::batch::{BATCH_HEADER_LENGTH, BatchHeader};
-use crate::compression::Codec;
+use crate::compression::{Codec, DECOMPRESSED_BYTES_MAX};
 use crate::records::RecordsError;
 use crate::varint::{Cursor, VARINT_LENGTH_MAX, VARLONG_LENGTH_MAX};
 use crate::view::{RecordBase, read_body};
@@ -24,14 +24,15 @@ pub(crate) struct Skimmer<'a> {
 }
 
 impl<'a> Skimmer<'a> {
-    /// For a whole batch, which is compressed.
+    /// For a whole batch, which is compressed: it may become `DECOMPRESSED_BYTES_MAX`. For `memory` see `Stream`.
     pub(crate) fn new(
         batch: &'a [u8],
         header: &BatchHeader,
         codec: Codec,
-        cap: usize,
+        memory: usize,
     ) -> Result<Skimmer<'a>, RecordsError> {
-        let stream = Stream::new(codec, 2, &batch[BATCH_HEADER_LENGTH..], cap)
+        let records = &batch[BATCH_HEADER_LENGTH..];
+        let stream = Stream::new(codec, 2, records, DECOMPRESSED_BYTES_MAX, memory)
             .map_err(RecordsError::Decompress)?;
         Ok(Skimmer { stream, base: RecordBase::of(header) })
     }

@@ -3,14 +3,14 @@
 use crate::batch::{Batch, Batches, TimestampType};
 use crate::build::{BatchBuilder, BuildError};
 use crate::checker::Checker;
-use crate::compression::{self, Codec, Compression, DECOMPRESSED_BYTES_MAX};
+use crate::compression::{self, Codec, Compression};
 use crate::legacy::{Message, compute_crc};
 use crate::records::{InnerMessages, RecordsError, Wrapper};
 use crate::validate::{
     Checked, Corruption, InvalidBatch, Rules, Unreadable, ValidationError, unreadable,
 };
 use crate::view::RecordView;
-use crate::walk::bounded;
+use crate::walk::{bounded, within};
 
 /// Checks all messages; their sizes and checksums are known to be right.
 pub(crate) fn check(
@@ -18,6 +18,7 @@ pub(crate) fn check(
     first_magic: i8,
     target: Compression,
     rules: &Rules,
+    memory: usize,
 ) -> Result<Checked, ValidationError> {
     let mut builder = BatchBuilder::new(target);
     if rules.timestamp_type == TimestampType::LogAppendTime {
@@ -29,7 +30,7 @@ pub(crate) fn check(
             let magics = InvalidBatch::Magics { magic, first: first_magic };
             return Err(ValidationError::Invalid(magics));
         }
-        check_entry(&entry, &mut builder, rules)?;
+        check_entry(&entry, &mut builder, rules, memory)?;
     }
     let (header, compressed) = builder.finish_parts();
     let log_append_time =
@@ -43,6 +44,7 @@ fn check_entry(
     entry: &Batch,
     builder: &mut BatchBuilder,
     rules: &Rules,
+    memory: usize,
 ) -> Result<(), ValidationError> {
     let message = Message::parse(entry.bytes).map_err(unreadable)?;
     let mut checker = Checker::new(rules, entry.header.timestamp_type);
@@ -50,12 +52,13 @@ fn check_entry(
     match entry.header.codec {
         Some(Codec::None) => {
             check_message(&message, &message.view(), entry, &mut checker, builder)?;
+            within(memory, builder)?;
         }
         Some(codec @ (Codec::Gzip | Codec::Snappy | Codec::Lz4)) => {
             let value = message.value.ok_or(unreadable(RecordsError::NullWrapper(magic)))?;
-            let messages = compression::decompress(codec, magic, value, DECOMPRESSED_BYTES_MAX)
+            let messages = compression::decompress(codec, magic, value, memory)
                 .map_err(|error| unreadable(RecordsError::Decompress(error)))?;
-            check_inner(entry, &messages, &mut checker, builder)?;
+            check_inner(entry, &messages, &mut checker, builder, memory)?;
         }
         _ => return Err(unreadable(RecordsError::LegacyZstd(magic))),
     }
@@ -67,6 +70,7 @@ fn check_inner(
     messages: &[u8],
     checker: &mut Checker,
     builder: &mut BatchBuilder,
+    memory: usize,
 ) -> Result<(), ValidationError> {
     let wrapper = Wrapper::new(&entry.header, messages).map_err(unreadable)?;
     for inner in InnerMessages::new(messages) {
@@ -85,6 +89,7 @@ fn check_inner(
             return Err(ValidationError::Corrupt(corruption));
         }
         check_message(&inner, &view, entry, checker, builder)?;
+        within(memory, builder)?;
     }
     Ok(())
 }

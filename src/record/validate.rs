@@ -11,10 +11,10 @@ use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 use crate::batch::{
     BATCH_HEADER_LENGTH, Batch, BatchError, BatchHeader, Batches, CRC_COVERS_FROM, TimestampType,
 };
-use crate::compression::{BrokerCompression, Codec, DecompressError};
+use crate::compression::{BrokerCompression, Codec, DECOMPRESSED_BYTES_MAX, DecompressError};
 use crate::record_errors::RecordErrors;
 use crate::records::RecordsError;
-use crate::{up_convert, walk};
+use crate::{up_convert, walk, zstandard};
 
 /// What a partition admits, and how it stores it.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,9 @@ pub enum ValidationError {
         /// The limit.
         maximum: usize,
     },
+    /// No error code: `check_within` was given too little memory to tell. Never of `DECOMPRESSED_BYTES_MAX`.
+    #[error("the check needs more than {0} bytes")]
+    NeedsMemory(usize),
     /// UNKNOWN_SERVER_ERROR: Kafka fails on these with an exception that has no code.
     #[error("{0}")]
     Unreadable(Unreadable),
@@ -317,6 +320,19 @@ pub fn work(records: &[u8], rules: &Rules) -> Work {
 /// # Errors
 /// As `ValidationError` says; the log must then stay as it is.
 pub fn check(records: Bytes, rules: &Rules) -> Result<Checked, ValidationError> {
+    check_within(records, rules, DECOMPRESSED_BYTES_MAX)
+}
+
+/// What `check_within` must be given to check the batches that usual producers send and that are not written anew.
+pub const CHECK_BYTES_MIN: usize = zstandard::WINDOW_BYTES_MIN;
+
+/// The same, with buffers of at most `memory` bytes: at most four at a time, those of the codec among them. Where they do not suffice
+/// it says `NeedsMemory`, so that a caller who has to share can begin with little.
+pub fn check_within(
+    records: Bytes,
+    rules: &Rules,
+    memory: usize,
+) -> Result<Checked, ValidationError> {
     let entries = intact_entries(&records, rules)?;
     let first = entries.first;
     if entries.count > 1 && (first.header.magic == 2 || entries.codec != Codec::None) {
@@ -324,11 +340,12 @@ pub fn check(records: Bytes, rules: &Rules) -> Result<Checked, ValidationError> 
     }
     let target = rules.compression.target(entries.codec);
     if first.header.magic < 2 {
-        return up_convert::check(&records, first.header.magic, target, rules);
+        return up_convert::check(&records, first.header.magic, target, rules, memory);
     }
     let header = BatchHeader::parse(first.bytes).map_err(corrupt)?;
     check_batch(&header, rules).map_err(ValidationError::Invalid)?;
-    walk::check(&records.slice(..header.size()), header, entries.codec, target, rules)
+    let batch = records.slice(..header.size());
+    walk::check(&batch, header, entries.codec, target, rules, memory)
 }
 
 /// The whole entries at the beginning of what was sent.
@@ -405,6 +422,11 @@ fn check_batch(header: &BatchHeader, rules: &Rules) -> Result<(), InvalidBatch> 
 /// An error of the records, as the kind that Kafka answers with.
 pub(crate) fn unreadable(error: RecordsError) -> ValidationError {
     match error {
+        RecordsError::Decompress(DecompressError::TooLarge { cap })
+            if cap < DECOMPRESSED_BYTES_MAX =>
+        {
+            ValidationError::NeedsMemory(cap)
+        }
         RecordsError::Decompress(DecompressError::TooLarge { cap }) => {
             ValidationError::TooLarge { size: cap.saturating_add(1), maximum: cap }
         }

@@ -8,12 +8,13 @@ use common::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::batch::{Attributes, BATCH_HEADER_LENGTH, BatchHeader, TimestampType};
 use crate::build::{BatchBuilder, seal};
 use crate::checker::{Checker, Found, describe_record, describe_skimmed};
-use crate::compression::{self, Codec, Compression, DECOMPRESSED_BYTES_MAX};
+use crate::compression::{self, Codec, Compression, DecompressError};
 use crate::records::RecordsError;
 use crate::skim::Skimmer;
 use crate::validate::{Checked, Rules, Unreadable, ValidationError, unreadable};
 use crate::varint::Cursor;
 use crate::view::{RecordBase, read_record};
+use crate::window::Stream;
 
 /// Checks the records of a batch whose header is checked; `batch` is all of it.
 pub(crate) fn check(
@@ -22,6 +23,7 @@ pub(crate) fn check(
     source: Codec,
     target: Compression,
     rules: &Rules,
+    memory: usize,
 ) -> Result<Checked, ValidationError> {
     // Where the batch goes is decided later; what coordinators put here means nothing.
     header.base_offset = Offset::ZERO;
@@ -33,25 +35,26 @@ pub(crate) fn check(
         (Codec::None, true) => walk(plain, &header, rules)?,
         (Codec::None, false) => {
             let found = walk(plain, &header, rules)?;
-            return rewrite(plain, &header, &found, target, rules);
+            return rewrite(plain, &header, &found, target, rules, memory);
         }
-        (_, true) => skim(batch, &header, source, rules)?,
+        (_, true) => skim(batch, &header, source, rules, memory)?,
         (_, false) => {
-            let records = decompress(plain, source)?;
+            let records = decompress(plain, source, memory)?;
             let found = walk(&records, &header, rules)?;
-            return rewrite(&records, &header, &found, target, rules);
+            return rewrite(&records, &header, &found, target, rules, memory);
         }
     };
     match (source, found.in_order) {
         (_, true) => Ok(in_place(batch, header, &found, rules)),
         // Kafka stores these as they are, and consumers see offsets that are not theirs.
-        (Codec::None, false) => rewrite(plain, &header, &found, Compression::None, rules),
+        (Codec::None, false) => rewrite(plain, &header, &found, Compression::None, rules, memory),
         (_, false) => Err(ValidationError::Unreadable(Unreadable::Offsets)),
     }
 }
 
-fn decompress(records: &[u8], codec: Codec) -> Result<Vec<u8>, ValidationError> {
-    compression::decompress(codec, 2, records, DECOMPRESSED_BYTES_MAX)
+fn decompress(records: &[u8], codec: Codec, memory: usize) -> Result<Vec<u8>, ValidationError> {
+    Stream::new(codec, 2, records, memory, memory)
+        .and_then(Stream::into_rest)
         .map_err(|error| unreadable(RecordsError::Decompress(error)))
 }
 
@@ -77,10 +80,10 @@ fn skim(
     header: &BatchHeader,
     codec: Codec,
     rules: &Rules,
+    memory: usize,
 ) -> Result<Found, ValidationError> {
     let mut checker = Checker::new(rules, Some(header.attributes.timestamp_type()));
-    let mut skimmer =
-        Skimmer::new(batch, header, codec, DECOMPRESSED_BYTES_MAX).map_err(unreadable)?;
+    let mut skimmer = Skimmer::new(batch, header, codec, memory).map_err(unreadable)?;
     for _ in 0..header.record_count {
         let record = skimmer.next().map_err(unreadable)?;
         let has_key = record.key_length >= 0;
@@ -123,6 +126,7 @@ fn rewrite(
     found: &Found,
     target: Compression,
     rules: &Rules,
+    memory: usize,
 ) -> Result<Checked, ValidationError> {
     if found.min_timestamp < Timestamp::NONE {
         let negative = Unreadable::NegativeTimestamp(found.min_timestamp);
@@ -130,7 +134,7 @@ fn rewrite(
     }
     let records = match keeps_encoding(header, found) {
         true => Cow::Borrowed(records),
-        false => Cow::Owned(renumber(records, header)?),
+        false => Cow::Owned(renumber(records, header, memory)?),
     };
     let mut compressed = Vec::new();
     compression::compress(target, 2, &records, &mut compressed);
@@ -160,7 +164,11 @@ fn keeps_encoding(header: &BatchHeader, found: &Found) -> bool {
         && header.attributes.timestamp_type() == TimestampType::CreateTime
 }
 
-fn renumber(records: &[u8], header: &BatchHeader) -> Result<Vec<u8>, ValidationError> {
+fn renumber(
+    records: &[u8],
+    header: &BatchHeader,
+    memory: usize,
+) -> Result<Vec<u8>, ValidationError> {
     let base = RecordBase::of(header);
     let mut cursor = Cursor::new(records);
     let mut builder = BatchBuilder::new(Compression::None);
@@ -175,8 +183,18 @@ fn renumber(records: &[u8], header: &BatchHeader) -> Result<Vec<u8>, ValidationE
                 record.headers.iter(),
             )
             .map_err(|_| unreadable(RecordsError::STRUCTURE))?;
+        within(memory, &builder)?;
     }
     Ok(builder.finish_parts().1)
+}
+
+/// Refuses records that take more than `memory` before they are compressed.
+pub(crate) fn within(memory: usize, builder: &BatchBuilder) -> Result<(), ValidationError> {
+    if builder.size() > memory {
+        let error = DecompressError::TooLarge { cap: memory };
+        return Err(unreadable(RecordsError::Decompress(error)));
+    }
+    Ok(())
 }
 
 /// Refuses a rewritten batch that has become too large.

@@ -6,6 +6,7 @@ use flate2::Decompress;
 use zstd::zstd_safe::DCtx;
 
 use crate::compression::{Codec, DecompressError};
+use crate::growth;
 use crate::gzip::GzipDecoder;
 use crate::lz4::Lz4Decoder;
 use crate::snappy::SnappyDecoder;
@@ -30,7 +31,7 @@ thread_local! {
 
 /// Bytes between the ones that were read and the ones that are still to come.
 ///
-/// Grows by what was really decompressed, doubling; claims in headers reserve nothing.
+/// Grows by what was really decompressed; claims in headers reserve nothing.
 #[derive(Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
@@ -50,8 +51,8 @@ impl Window {
             (self.begin, self.end) = (0, self.end - self.begin);
         }
         if self.bytes.len() - self.end < length {
-            let grown = (self.end + length).max(self.bytes.len().saturating_mul(2));
-            self.bytes.resize(grown, 0);
+            growth::reserve(&mut self.bytes, self.end + length);
+            self.bytes.resize(self.bytes.capacity(), 0);
         }
         &mut self.bytes[self.end..]
     }
@@ -88,12 +89,14 @@ pub(crate) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Begins to decompress. `Codec::None` is for the caller: those bytes need no window.
+    /// Begins to decompress. `Codec::None` is for the caller: those bytes need no window. `memory` is what a codec may
+    /// take for itself; only zstd asks for much.
     pub(crate) fn new(
         codec: Codec,
         magic: i8,
         input: &'a [u8],
         cap: usize,
+        memory: usize,
     ) -> Result<Stream<'a>, DecompressError> {
         let mut scratch = SCRATCH.take();
         let decoder = match codec {
@@ -101,7 +104,7 @@ impl<'a> Stream<'a> {
             Codec::Gzip => Decoder::Gzip(GzipDecoder::new(input, &mut scratch)),
             Codec::Snappy => Decoder::Snappy(SnappyDecoder::new(input)?),
             Codec::Lz4 => Decoder::Lz4(Lz4Decoder::new(input, magic)?),
-            Codec::Zstd => Decoder::Zstd(ZstdDecoder::new(input, &mut scratch)?),
+            Codec::Zstd => Decoder::Zstd(ZstdDecoder::new(input, &mut scratch, memory)?),
         };
         let window = Window { bytes: std::mem::take(&mut scratch.bytes), begin: 0, end: 0 };
         Ok(Stream { decoder, window, scratch, cap, produced: 0, ended: false })

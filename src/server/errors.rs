@@ -147,7 +147,7 @@ pub(crate) fn of_validation(error: &ValidationError, partition: &TopicPartition)
         ValidationError::NoBatches => Refusal::of(ErrorCode::None),
         ValidationError::Corrupt(_) => Refusal::of(ErrorCode::CorruptMessage),
         ValidationError::TooLarge { .. } => Refusal::of(ErrorCode::MessageTooLarge),
-        ValidationError::Unreadable(_) => {
+        ValidationError::Unreadable(_) | ValidationError::NeedsMemory(_) => {
             Refusal::of(ErrorCode::UnknownServerError).telling_log_start()
         }
         ValidationError::Invalid(_) => Refusal::of(ErrorCode::InvalidRecord).telling_log_start(),
