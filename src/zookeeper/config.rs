@@ -189,8 +189,10 @@ impl Config {
             timeout => timeout,
         };
         if session_timeout_ms_min > session_timeout_ms_max {
-            let error = "minSessionTimeout must not be larger than maxSessionTimeout";
-            lines.errors.push(error.to_owned());
+            lines.errors.push(format!(
+                "minSessionTimeout={session_timeout_ms_min}: must not be larger than \
+                 maxSessionTimeout={session_timeout_ms_max}"
+            ));
         }
         let purge_hours: u64 = lines.number("autopurge.purgeInterval", 0, 0);
         let config = Config {

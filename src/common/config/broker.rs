@@ -366,9 +366,63 @@ pub(super) mod tests {
             "Invalid value x for configuration num.io.threads: Not a number of type INT\n\
              Invalid value 0 for configuration num.partitions: Value must be at least 1\n\
              Invalid value brotli for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer\n\
-             requirement failed: At least one log directory must be defined via log.dirs or log.dir.\n\
-             Error creating broker listeners from 'NONSENSE://:1': No security protocol defined for listener NONSENSE"
+             requirement failed: At least one log directory must be defined via log.dirs or log.dir. (log.dirs=)\n\
+             Error creating broker listeners from 'NONSENSE://:1': No security protocol defined for listener NONSENSE (listeners=NONSENSE://:1)"
         );
+    }
+
+    /// The settings that errors name, in their order.
+    fn named(lines: &str) -> Vec<String> {
+        let name = |line: &str| {
+            let (_, setting) = line.rsplit_once(" (").unwrap_or_else(|| panic!("{line}"));
+            setting.trim_end_matches(')').to_owned()
+        };
+        errors(lines).lines().map(name).collect()
+    }
+
+    #[test]
+    fn a_bad_listener_setting_hides_no_other() {
+        let lines = [
+            "listener.security.protocol.map=A:PLAINTEXT,B:NONE",
+            "inter.broker.listener.name= ",
+            "listeners=A//:1",
+            "advertised.listeners=A://h:x",
+            "control.plane.listener.name= ",
+            "early.start.listeners=Z",
+            "inter.broker.protocol.version=2.7",
+            "max.connections.per.ip.overrides=h:x",
+            "connections.max.idle.ms=1",
+        ];
+        // Without listeners nobody can say whether one is to start early.
+        let told = lines.iter().filter(|line| !line.starts_with("early"));
+        let told = told.map(|line| line.trim_end().to_owned());
+        assert_eq!(named(&lines.join("\n")), told.collect::<Vec<_>>());
+        // Each alone, where the others are good.
+        for (lines, told) in [
+            ("listeners=X://:1", "listeners=X://:1"),
+            ("listeners=PLAINTEXT://:1,SSL://:1", "listeners=PLAINTEXT://:1,SSL://:1"),
+            (
+                "advertised.listeners=SASL_SSL://:1\ninter.broker.listener.name=SASL_SSL",
+                "advertised.listeners=SASL_SSL://:1",
+            ),
+            ("listeners=PLAINTEXT://0.0.0.0:1", "listeners=PLAINTEXT://0.0.0.0:1"),
+            ("listeners=SSL://:1", "listeners=SSL://:1"),
+            ("inter.broker.listener.name=X", "inter.broker.listener.name=X"),
+            ("control.plane.listener.name=PLAINTEXT", "control.plane.listener.name=PLAINTEXT"),
+            ("control.plane.listener.name=X", "control.plane.listener.name=X"),
+            ("early.start.listeners=Z", "early.start.listeners=Z"),
+            (
+                "listener.security.protocol.map=PLAINTEXT",
+                "listener.security.protocol.map=PLAINTEXT",
+            ),
+            (
+                "replica.fetch.wait.max.ms=30001\nreplica.lag.time.max.ms=40000",
+                "replica.fetch.wait.max.ms=30001",
+            ),
+            ("process.roles=broker", "process.roles=broker"),
+        ] {
+            assert_eq!(named(lines), [told], "{lines}");
+        }
     }
 
     #[test]
@@ -532,11 +586,12 @@ pub(super) mod tests {
         }
         assert_eq!(
             ibp("2.7"),
-            "inter.broker.protocol.version 2.7-IV2 is not supported: this broker joins clusters at 2.8 or later"
+            "inter.broker.protocol.version 2.7-IV2 is not supported: this broker joins clusters at 2.8 or later (inter.broker.protocol.version=2.7)"
         );
         assert_eq!(
             ibp("0.9.0"),
-            "requirement failed: log.message.format.version 3.0-IV1 can only be used when inter.broker.protocol.version is set to version 0.11.0 or higher (inter.broker.protocol.version=0.9.0)"
+            "requirement failed: log.message.format.version 3.0-IV1 can only be used when inter.broker.protocol.version is set to version 0.11.0 or higher (inter.broker.protocol.version=0.9.0)\n\
+             inter.broker.protocol.version 0.9.0 is not supported: this broker joins clusters at 2.8 or later (inter.broker.protocol.version=0.9.0)"
         );
     }
 

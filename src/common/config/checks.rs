@@ -37,7 +37,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Kafka's `require`; the first key is the one to change.
+    /// Kafka's `require`; of the keys the first that is set is the one to change.
     fn require(&mut self, holds: bool, keys: &[&str], message: impl AsRef<str>) {
         if !holds {
             self.refuse(keys, format!("requirement failed: {}", message.as_ref()));
@@ -48,9 +48,10 @@ impl Checks<'_> {
         if keys.iter().any(|key| self.refused.contains(*key)) {
             return;
         }
-        let value = self.values.is_set(keys[0]).then(|| self.values.get(keys[0])).flatten();
+        let key = keys.iter().find(|key| self.values.is_set(key)).unwrap_or(&keys[0]);
+        let value = self.values.is_set(key).then(|| self.values.get(key)).flatten();
         let value = value.map(ToString::to_string);
-        self.errors.push(ConfigError::conflict(keys[0], value, message));
+        self.errors.push(ConfigError::conflict(key, value, message));
     }
 
     /// The value of a step, or a refusal.
@@ -109,7 +110,8 @@ fn check_mode(checks: &mut Checks<'_>) {
             &["process.roles"],
             "process.roles must be empty: this broker runs in ZooKeeper mode only",
         );
-    } else if checks.text("zookeeper.connect").is_none() {
+    }
+    if checks.text("zookeeper.connect").is_none() {
         checks.refuse(
             &["zookeeper.connect"],
             "Missing required configuration `zookeeper.connect` which has no default value.",
@@ -120,7 +122,8 @@ fn check_mode(checks: &mut Checks<'_>) {
             &["zookeeper.metadata.migration.enable"],
             "zookeeper.metadata.migration.enable must be false: this broker does not take part in a migration to KRaft",
         );
-    } else if let Some(names) = checks.text("controller.listener.names") {
+    }
+    if let Some(names) = checks.text("controller.listener.names") {
         let names = names.split(',').collect::<Vec<_>>().join(", ");
         checks.require(
             names.is_empty(),
@@ -233,64 +236,72 @@ struct Listeners {
 
 const MAP: &str = "listener.security.protocol.map";
 
+/// Every key is looked at, and those together whose own values are good.
 fn check_listeners(checks: &mut Checks<'_>) -> Option<Listeners> {
     let map = checks.text(MAP).unwrap_or_default();
     let protocols = checks.keep(&[MAP], protocol_map(&map));
-    let inter_broker = protocols.as_ref().and_then(|protocols| inter_broker(checks, protocols));
-    let protocols = protocols?;
-
+    let inter_broker = inter_broker(checks, protocols.as_ref());
     let text = checks.text("listeners").unwrap_or_default();
-    let listeners = listener::parse_list(&text, &protocols, Ports::Distinct);
-    let listeners = checks.keep(&["listeners"], listeners)?;
+    let listeners = listener::parse_list(&text, protocols.as_ref(), Ports::Distinct);
+    let listeners = checks.keep(&["listeners"], listeners);
     let advertised = match checks.text("advertised.listeners") {
         None => listeners.clone(),
         Some(text) => {
-            let advertised = listener::parse_list(&text, &protocols, Ports::Shared);
-            checks.keep(&["advertised.listeners"], advertised)?
+            let advertised = listener::parse_list(&text, protocols.as_ref(), Ports::Shared);
+            checks.keep(&["advertised.listeners"], advertised)
         }
     };
-    let inter_broker = inter_broker?;
-    check_names(checks, &listeners, &advertised, &inter_broker.0);
-    let control_plane = control_plane(checks, &protocols, &advertised, &inter_broker.0);
-    check_sasl(checks, &inter_broker);
-    check_early_start(checks, &listeners);
-    Some(Listeners { protocols, listeners, advertised, inter_broker, control_plane })
+    let inter_broker_name = inter_broker.as_ref().map(|(name, _)| name.as_str());
+    check_names(checks, listeners.as_deref(), advertised.as_deref(), inter_broker_name);
+    let control_plane =
+        control_plane(checks, protocols.as_ref(), advertised.as_deref(), inter_broker_name);
+    if let Some(inter_broker) = &inter_broker {
+        check_sasl(checks, inter_broker);
+    }
+    if let Some(listeners) = &listeners {
+        check_early_start(checks, listeners);
+    }
+    Some(Listeners {
+        protocols: protocols?,
+        listeners: listeners?,
+        advertised: advertised?,
+        inter_broker: inter_broker?,
+        control_plane,
+    })
 }
 
 fn protocol_map(text: &str) -> Result<ProtocolMap, String> {
-    let mut protocols = ProtocolMap::new();
-    for (name, protocol) in pairs(MAP, text)? {
+    let entry = |(name, protocol): (&str, &str)| {
         let protocol = SecurityProtocol::from_name(protocol)
             .ok_or_else(|| format!("Invalid security protocol `{protocol}` defined in {MAP}"))?;
-        protocols.insert(normalised(name)?, protocol);
-    }
-    Ok(protocols)
+        Ok((normalised(name)?, protocol))
+    };
+    pairs(MAP, text).map(|pair| entry(pair?)).collect()
 }
 
 /// `name:value` pairs between commas, split at the last colon. Source: `Csv.parseCsvMap`.
-fn pairs<'a>(key: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, String> {
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
+fn pairs<'a>(key: &str, text: &'a str) -> impl Iterator<Item = Result<(&'a str, &'a str), String>> {
     let mut elements: Vec<&str> = text.split(',').map(str::trim).collect();
+    if text.is_empty() {
+        elements.clear();
+    }
     // Java's split drops empty elements at the end.
     while elements.len() > 1 && elements.last() == Some(&"") {
         elements.pop();
     }
-    let split = |element: &'a str| {
+    elements.into_iter().map(move |element| {
         element.rsplit_once(':').map(|(name, value)| (name.trim(), value.trim())).ok_or_else(|| {
             format!(
                 "Error parsing configuration property '{key}': begin 0, end -1, length {}",
                 element.len()
             )
         })
-    };
-    elements.into_iter().map(split).collect()
+    })
 }
 
 fn inter_broker(
     checks: &mut Checks<'_>,
-    protocols: &ProtocolMap,
+    protocols: Option<&ProtocolMap>,
 ) -> Option<(String, SecurityProtocol)> {
     const NAME: &str = "inter.broker.listener.name";
     const PROTOCOL: &str = "security.inter.broker.protocol";
@@ -306,33 +317,33 @@ fn inter_broker(
             &[NAME, PROTOCOL],
             "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
         );
-        return None;
     }
     let name = checks.keep(&[NAME], normalised(&name))?;
-    let protocol = protocols
+    let protocol = protocols?
         .get(&name)
         .copied()
         .ok_or_else(|| format!("Listener with name {name} defined in {NAME} not found in {MAP}."));
     Some((name.clone(), checks.keep(&[NAME], protocol)?))
 }
 
+/// What `listeners`, `advertised.listeners` and the brokers' listener must have to do with each other; each as far as it
+/// is there.
 fn check_names(
     checks: &mut Checks<'_>,
-    listeners: &[Listener],
-    advertised: &[Listener],
-    inter_broker: &str,
+    listeners: Option<&[Listener]>,
+    advertised: Option<&[Listener]>,
+    inter_broker: Option<&str>,
 ) {
-    let names = |listeners: &[Listener]| {
-        listeners.iter().map(|listener| listener.name.clone()).collect::<Vec<_>>()
-    };
-    let (bound, told) = (names(listeners), names(advertised));
+    const ADVERTISED: &[&str] = &["advertised.listeners", "listeners"];
+    let Some(advertised) = advertised else { return };
+    let told = names(advertised);
     checks.require(
         !told.is_empty(),
-        &["listeners"],
+        ADVERTISED,
         "There must be at least one broker advertised listener.",
     );
     checks.require(
-        told.iter().any(|name| name == inter_broker),
+        inter_broker.is_none_or(|name| told.contains(&name)),
         &["inter.broker.listener.name", "advertised.listeners", "listeners"],
         format!(
             "inter.broker.listener.name must be a listener name defined in advertised.listeners. \
@@ -340,48 +351,55 @@ fn check_names(
             told.join(",")
         ),
     );
-    checks.require(
-        told.iter().all(|name| bound.contains(name)),
-        &["advertised.listeners", "listeners"],
-        format!(
-            "advertised.listeners listener names must be equal to or a subset of the ones defined \
-             in listeners. Found {}. The valid options based on the current configuration are {}",
-            told.join(","),
-            bound.join(",")
-        ),
-    );
+    if let Some(bound) = listeners.map(names) {
+        checks.require(
+            told.iter().all(|name| bound.contains(name)),
+            ADVERTISED,
+            format!(
+                "advertised.listeners listener names must be equal to or a subset of the ones defined \
+                 in listeners. Found {}. The valid options based on the current configuration are {}",
+                told.join(","),
+                bound.join(",")
+            ),
+        );
+    }
     checks.require(
         !advertised.iter().any(|listener| listener.host.as_deref() == Some("0.0.0.0")),
-        &[if checks.values.is_set("advertised.listeners") { "advertised.listeners" } else { "listeners" }],
+        ADVERTISED,
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
     );
 }
 
+fn names(listeners: &[Listener]) -> Vec<&str> {
+    listeners.iter().map(|listener| listener.name.as_str()).collect()
+}
+
 fn control_plane(
     checks: &mut Checks<'_>,
-    protocols: &ProtocolMap,
-    advertised: &[Listener],
-    inter_broker: &str,
+    protocols: Option<&ProtocolMap>,
+    advertised: Option<&[Listener]>,
+    inter_broker: Option<&str>,
 ) -> Option<String> {
     const KEY: &str = "control.plane.listener.name";
     let name = checks.text(KEY)?;
     let name = checks.keep(&[KEY], normalised(&name))?;
-    if !protocols.contains_key(&name) {
+    if protocols.is_some_and(|protocols| !protocols.contains_key(&name)) {
         checks.refuse(&[KEY], format!("Listener with {name} defined in {KEY} not found in {MAP}."));
         return None;
     }
-    let told: Vec<_> = advertised.iter().map(|listener| listener.name.as_str()).collect();
+    if let Some(told) = advertised.map(names) {
+        checks.require(
+            told.contains(&name.as_str()),
+            &[KEY],
+            format!(
+                "{KEY} must be a listener name defined in advertised.listeners. The valid options \
+                 based on currently configured listeners are {}",
+                told.join(",")
+            ),
+        );
+    }
     checks.require(
-        told.contains(&name.as_str()),
-        &[KEY],
-        format!(
-            "{KEY} must be a listener name defined in advertised.listeners. The valid options \
-             based on currently configured listeners are {}",
-            told.join(",")
-        ),
-    );
-    checks.require(
-        name != inter_broker,
+        inter_broker != Some(&name),
         &[KEY],
         format!(
             "{KEY}, when defined, should have a different value from the inter broker listener \
@@ -396,7 +414,7 @@ fn check_early_start(checks: &mut Checks<'_>, listeners: &[Listener]) {
     const KEY: &str = "early.start.listeners";
     let text = checks.text(KEY).unwrap_or_default();
     let is_bound = |name: &str| listeners.iter().any(|listener| listener.name == name);
-    if let Some(stranger) = csv(&text).find(|name| !is_bound(name)) {
+    for stranger in csv(&text).filter(|name| !is_bound(name)) {
         checks.refuse(
             &[KEY, "listeners"],
             format!(
@@ -439,7 +457,6 @@ fn check_versions(checks: &mut Checks<'_>) -> Option<(MetadataVersion, MetadataV
                 MetadataVersion::oldest_with_record_version(format.record_version())
             ),
         );
-        return None;
     }
     if ibp < MetadataVersion::V2_8_IV0 {
         checks.refuse(
@@ -463,10 +480,11 @@ fn check_connections(checks: &mut Checks<'_>) -> Option<BTreeMap<String, i32>> {
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     );
     let text = checks.text(OVERRIDES).unwrap_or_default();
-    let overrides = checks.keep(&[OVERRIDES], connection_overrides(&text))?;
+    let given = checks.keep(&[OVERRIDES], connection_overrides(&text));
+    let overrides = given.as_ref().unwrap_or(const { &BTreeMap::new() });
     if checks.int("max.connections.per.ip") == 0 {
         checks.require(
-            !overrides.is_empty(),
+            given.is_none() || !overrides.is_empty(),
             &["max.connections.per.ip", OVERRIDES],
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         );
@@ -488,7 +506,7 @@ fn check_connections(checks: &mut Checks<'_>) -> Option<BTreeMap<String, i32>> {
              connections.max.idle.ms={idle} to prevent failed authentication responses from timing out"
         ),
     );
-    Some(overrides)
+    given
 }
 
 fn connection_overrides(text: &str) -> Result<BTreeMap<String, i32>, String> {
@@ -496,7 +514,8 @@ fn connection_overrides(text: &str) -> Result<BTreeMap<String, i32>, String> {
         let limit = limit.parse().map_err(|_| format!("For input string: \"{limit}\""))?;
         Ok((host.to_owned(), limit))
     };
-    pairs("max.connections.per.ip.overrides", text)?.into_iter().map(limit).collect()
+    let pairs = pairs("max.connections.per.ip.overrides", text);
+    pairs.map(|pair| limit(pair?)).collect()
 }
 
 fn check_coordinators(checks: &mut Checks<'_>) {

@@ -44,10 +44,11 @@ pub(super) enum Ports {
     Shared,
 }
 
-/// Reads a list of listeners; the error is Kafka's text.
+/// Reads a list of listeners; the error is Kafka's text. Without the protocols, which
+/// are refused themselves, the rest is looked at as if each name had one.
 pub(super) fn parse_list(
     text: &str,
-    protocols: &ProtocolMap,
+    protocols: Option<&ProtocolMap>,
     ports: Ports,
 ) -> Result<Vec<Listener>, String> {
     let listeners = csv(text.trim())
@@ -80,7 +81,7 @@ pub(super) fn normalised(name: &str) -> Result<String, String> {
     Ok(name.to_uppercase())
 }
 
-fn parse(entry: &str, protocols: &ProtocolMap) -> Result<Listener, String> {
+fn parse(entry: &str, protocols: Option<&ProtocolMap>) -> Result<Listener, String> {
     let unparsable = || format!("Unable to parse {entry} to a broker endpoint");
     let (name, address) = entry.rsplit_once("://").ok_or_else(unparsable)?;
     let (host, port_digits) = address.rsplit_once(':').ok_or_else(unparsable)?;
@@ -97,9 +98,12 @@ fn parse(entry: &str, protocols: &ProtocolMap) -> Result<Listener, String> {
     // Kafka takes any 32-bit number and fails when it binds.
     let port = port_digits.parse().map_err(|_| format!("port out of range:{port_digits}"))?;
     let name = normalised(name)?;
-    let protocol = *protocols
-        .get(&name)
-        .ok_or_else(|| format!("No security protocol defined for listener {name}"))?;
+    let protocol = match protocols {
+        Some(protocols) => *protocols
+            .get(&name)
+            .ok_or_else(|| format!("No security protocol defined for listener {name}"))?,
+        None => SecurityProtocol::Plaintext,
+    };
     let host = (!host.is_empty()).then(|| host.to_owned());
     Ok(Listener { name, host, port, protocol })
 }
@@ -169,7 +173,7 @@ mod tests {
             protocols.insert(protocol.name().to_owned(), protocol);
         }
         protocols.insert("INTERNAL".to_owned(), SecurityProtocol::Plaintext);
-        match parse_list(text, &protocols, ports) {
+        match parse_list(text, Some(&protocols), ports) {
             Ok(listeners) => {
                 let texts: Vec<_> = listeners.iter().map(ToString::to_string).collect();
                 texts.join(" ")

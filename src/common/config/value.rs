@@ -87,15 +87,15 @@ impl ConfigError {
 }
 
 impl fmt::Display for ConfigError {
+    /// Kafka's words, and behind them the setting where they do not name it as one.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)?;
-        match &self.value {
-            Some(value) if self.message.contains(&self.key) && self.message.contains(value) => {
-                Ok(())
-            }
-            Some(value) => write!(formatter, " ({}={value})", self.key),
-            None if self.message.contains(&self.key) => Ok(()),
-            None => write!(formatter, " ({})", self.key),
+        let ConfigError { key, value, message } = self;
+        formatter.write_str(message)?;
+        match value {
+            Some(value) if message.contains(&format!("{value} for configuration {key}:")) => Ok(()),
+            Some(value) => write!(formatter, " ({key}={value})"),
+            None if message.contains(&format!("`{key}`")) => Ok(()),
+            None => write!(formatter, " ({key} is not set)"),
         }
     }
 }
