@@ -8,7 +8,7 @@ use common::{
 };
 use parking_lot::RwLock;
 use replication::topic_settings::TopicSettings;
-use tracing::error;
+use tracing::{error, warn};
 use zk::{
     documents::config::parse_configs,
     paths,
@@ -60,6 +60,11 @@ impl TopicConfigs {
         }
         match TopicConfig::new(&self.broker, &overrides) {
             Ok(config) => {
+                if self.overrides(topic) != overrides
+                    && let Some(warning) = TopicConfig::warning(&self.broker, topic, &overrides)
+                {
+                    warn!(target: "kafka.server.TopicConfigHandler", "{warning}");
+                }
                 let settings = topic_settings::of_topic(&self.broker, &config);
                 let known = Known { overrides, settings: settings.clone() };
                 self.known.write().insert(topic.to_owned(), known);

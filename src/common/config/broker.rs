@@ -463,7 +463,30 @@ pub(super) mod tests {
                 "Configuration 'ssl.protocol' is set, but no effect yet",
             ]
         );
-        assert_eq!(broker("log.message.format.version=0.10.2").warnings().len(), 2);
+    }
+
+    #[test]
+    fn an_old_record_format_is_warned_of() {
+        let warnings = |lines: &str| {
+            let config = broker(lines);
+            config.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let set = "Configuration 'log.message.format.version' is set, but ignored, as by Kafka at IBP >= 3.0";
+        assert_eq!(warnings("log.message.format.version=2.0"), [set]);
+        assert_eq!(
+            warnings("log.message.format.version=0.10.2"),
+            [
+                set,
+                "Broker configuration log.message.format.version with value 0.10.2 is ignored because the \
+                 inter-broker protocol version `3.9-IV0` is greater or equal than 3.0. This configuration is \
+                 deprecated and it will be removed in Apache Kafka 4.0.",
+            ]
+        );
+        assert_eq!(
+            warnings("inter.broker.protocol.version=2.8\nlog.message.format.version=0.10.2")[1],
+            "Broker configuration log.message.format.version with value 0.10.2 is ignored: records are stored in \
+             the newest format, and converted for consumers that need an old one"
+        );
     }
 
     #[test]

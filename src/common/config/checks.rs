@@ -544,24 +544,42 @@ fn check_coordinators(checks: &mut Checks<'_>) {
     }
 }
 
+/// A record format before the newest, and what Kafka does about it.
+pub(super) enum OldFormat {
+    /// It stores records in the newest.
+    Ignored,
+    /// It stores records in this one.
+    Honoured,
+}
+
+/// What is said of it where Kafka would honour it.
+pub(super) const STORED_AS_NEWEST: &str =
+    "records are stored in the newest format, and converted for consumers that need an old one";
+
+/// Whether a format is old, under this inter-broker protocol. Source: `LogConfig.MessageFormatVersion`.
+pub(super) fn old_format(format: &str, ibp: &str) -> Option<OldFormat> {
+    let (format, ibp) = (MetadataVersion::parse(format)?, MetadataVersion::parse(ibp)?);
+    let old = match ibp >= MetadataVersion::V3_0_IV1 {
+        true => OldFormat::Ignored,
+        false => OldFormat::Honoured,
+    };
+    (format.record_version() < 2).then_some(old)
+}
+
 /// What Kafka warns of.
 pub(super) fn warnings(values: &Values) -> impl Iterator<Item = String> {
-    let version = |name: &str| MetadataVersion::parse(&values.typed::<String>(name));
-    let format_ignored = match (version(IBP), version(FORMAT)) {
-        (Some(ibp), Some(format)) if ibp >= MetadataVersion::V3_0_IV1 => {
-            format.record_version() < 2
-        }
-        _ => false,
+    let (ibp, format): (String, String) = (values.typed(IBP), values.typed(FORMAT));
+    let format = match old_format(&format, &ibp) {
+        None => None,
+        Some(OldFormat::Ignored) => Some(format!(
+            "Broker configuration {FORMAT} with value {format} is ignored because the inter-broker \
+             protocol version `{ibp}` is greater or equal than 3.0. This configuration is deprecated \
+             and it will be removed in Apache Kafka 4.0."
+        )),
+        Some(OldFormat::Honoured) => Some(format!(
+            "Broker configuration {FORMAT} with value {format} is ignored: {STORED_AS_NEWEST}"
+        )),
     };
-    let format = format_ignored.then(|| {
-        format!(
-            "Broker configuration {FORMAT} with value {} is ignored because the inter-broker \
-             protocol version `{}` is greater or equal than 3.0. This configuration is deprecated \
-             and it will be removed in Apache Kafka 4.0.",
-            values.typed::<String>(FORMAT),
-            values.typed::<String>(IBP)
-        )
-    });
     let acks = values.is_set("offsets.commit.required.acks").then(|| {
         "offsets.commit.required.acks is deprecated and it will be removed in Apache Kafka 4.0."
             .to_owned()

@@ -9,13 +9,15 @@ pub fn page() -> String {
     let count = |effect| broker().filter(|key| key.effect == effect).count();
     page.push_str(&format!(
         "Of {} broker keys {} work, {} have no effect yet, {} act in KRaft mode only, {} need the \
-         Java virtual machine, and {} tune parts that this broker does not have.\n\n",
+         Java virtual machine, and {} tune parts that this broker does not have; ignored, as by Kafka at a newer \
+         inter-broker protocol: {}.\n\n",
         broker().count(),
         count(Effect::Works),
         count(Effect::NotYet),
         count(Effect::KRaftOnly),
         count(Effect::JavaOnly),
         count(Effect::Moot),
+        count(Effect::NewestFormat),
     ));
     for group in table::broker_groups() {
         section(&mut page, group.title, group.keys, "Update", |key| update(key.update).to_owned());
@@ -42,6 +44,7 @@ An unknown key, and a known one that does nothing here, is warned of. The *Effec
 | acts in KRaft mode only | Kafka reads it in ZooKeeper mode too, and does nothing with it |
 | needs the Java virtual machine | names a Java class, or tunes what only a JVM has |
 | nothing to tune in this broker | steers a part of Kafka that this broker does not have, such as thread pools |
+| ignored, as by Kafka at IBP >= 3.0 | checked and shown; below that `inter.broker.protocol.version` Kafka would store records in an old format |
 
 *Update*: *read-only* keys are read at start; *per-broker* and *cluster-wide* ones can be changed while the broker runs
 (`kafka-configs.sh`); *dynamic only* ones stand in ZooKeeper and never in a file. A default of *null* means \"not set\".

@@ -97,6 +97,8 @@ pub enum Effect {
     JavaOnly,
     /// Nothing: this broker has no such part, so there is nothing to tune.
     Moot,
+    /// Nothing: records are stored in the newest format, as Kafka does at IBP 3.0 and above.
+    NewestFormat,
 }
 
 impl Effect {
@@ -108,6 +110,7 @@ impl Effect {
             Effect::KRaftOnly => "acts in KRaft mode only",
             Effect::JavaOnly => "needs the Java virtual machine",
             Effect::Moot => "nothing to tune in this broker",
+            Effect::NewestFormat => "ignored, as by Kafka at IBP >= 3.0",
         }
     }
 }

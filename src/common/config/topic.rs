@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::broker::BrokerConfig;
+use super::checks::{OldFormat, STORED_AS_NEWEST, old_format};
 use super::ibp::MetadataVersion;
 use super::table;
 use super::value::{ConfigError, Value};
@@ -103,6 +104,38 @@ impl TopicConfig {
     /// A topic without settings of its own.
     pub fn of_broker(broker: &BrokerConfig) -> TopicConfig {
         TopicConfig::new(broker, &Properties::new()).expect("a checked broker has valid defaults")
+    }
+
+    /// What is to be warned of in a topic's own settings. Source: `TopicConfigHandler.excludedConfigs`.
+    pub fn warning(broker: &BrokerConfig, topic: &str, overrides: &Properties) -> Option<String> {
+        const FORMAT: &str = "message.format.version";
+        let format = overrides.get(FORMAT)?;
+        let ibp = match broker.value("inter.broker.protocol.version") {
+            Some(Value::String(ibp)) => ibp,
+            _ => return None,
+        };
+        match old_format(format, ibp) {
+            Some(OldFormat::Ignored) => Some(format!(
+                "Topic configuration {FORMAT} with value `{format}` is ignored for `{topic}` because the \
+                 inter-broker protocol version `{ibp}` is greater or equal than 3.0. This configuration is \
+                 deprecated and it will be removed in Apache Kafka 4.0."
+            )),
+            Some(OldFormat::Honoured) => Some(format!(
+                "Topic configuration {FORMAT} with value `{format}` is ignored for `{topic}`: {STORED_AS_NEWEST}"
+            )),
+            None => {
+                let version = MetadataVersion::parse(format)?;
+                let broker_version = broker.inter_broker_protocol_version;
+                let is_higher =
+                    broker_version < version && broker_version < MetadataVersion::V3_0_IV1;
+                is_higher.then(|| {
+                    format!(
+                        "Topic configuration {FORMAT} is ignored for `{topic}` because `{format}` is higher \
+                         than what is allowed by the inter-broker protocol version `{ibp}`"
+                    )
+                })
+            }
+        }
     }
 
     /// Age that makes the active segment roll; compaction may ask for an earlier roll.
@@ -280,6 +313,32 @@ mod tests {
         let new =
             TopicConfig::new(&broker(""), &properties("message.format.version=0.9.0")).unwrap();
         assert_eq!(new.message_format_version.record_version(), 2);
+    }
+
+    #[test]
+    fn a_format_that_is_not_obeyed_is_warned_of() {
+        let warning = |ibp: &str, format: &str| {
+            let broker = broker(&format!("inter.broker.protocol.version={ibp}"));
+            let own = properties(&format!("message.format.version={format}"));
+            TopicConfig::warning(&broker, "t", &own).unwrap_or_default()
+        };
+        assert_eq!(
+            warning("3.9", "0.10.2"),
+            "Topic configuration message.format.version with value `0.10.2` is ignored for `t` because the \
+             inter-broker protocol version `3.9` is greater or equal than 3.0. This configuration is deprecated \
+             and it will be removed in Apache Kafka 4.0."
+        );
+        assert_eq!(
+            warning("2.8", "0.10.2"),
+            "Topic configuration message.format.version with value `0.10.2` is ignored for `t`: records are stored \
+             in the newest format, and converted for consumers that need an old one"
+        );
+        assert_eq!(
+            warning("2.8", "3.0"),
+            "Topic configuration message.format.version is ignored for `t` because `3.0` is higher than what is \
+             allowed by the inter-broker protocol version `2.8`"
+        );
+        assert_eq!((warning("3.9", "2.0"), warning("2.8", "2.0")), (String::new(), String::new()));
     }
 
     #[test]

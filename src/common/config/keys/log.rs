@@ -1,6 +1,6 @@
 //! Keys of the log: segments, retention, flushing, compression.
 
-use crate::config::table::Effect::{JavaOnly, NotYet};
+use crate::config::table::Effect::{JavaOnly, NewestFormat};
 use crate::config::table::Importance::{High, Low, Medium};
 use crate::config::table::Update::ClusterWide;
 use crate::config::table::{ConfigKey, boolean, class, int, list, long, string};
@@ -120,8 +120,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     string("log.message.format.version", Medium)
         .default("3.0-IV1")
         .valid(Version)
-        .effect(NotYet)
-        .doc("deprecated record format cap; ignored (fixed 3.0) at IBP >= 3.0"),
+        .effect(NewestFormat)
+        .doc("deprecated record format cap; records are stored in the newest format, and converted for consumers that need an old one"),
     string("log.message.timestamp.type", Medium)
         .default("CreateTime")
         .valid(OneOf(&["CreateTime", "LogAppendTime"]))

@@ -1,6 +1,6 @@
 //! Keys of one topic, in the order in which Kafka checks them.
 
-use crate::config::table::Effect::{JavaOnly, NotYet};
+use crate::config::table::Effect::{JavaOnly, NewestFormat};
 use crate::config::table::Importance::{Low, Medium};
 use crate::config::table::{ConfigKey, boolean, double, int, list, long, string};
 use crate::config::validate::Valid::{
@@ -98,8 +98,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     string("message.format.version", Medium)
         .default("3.0-IV1")
         .valid(Version)
-        .effect(NotYet)
-        .doc("deprecated record format cap; ignored at IBP >= 3.0"),
+        .effect(NewestFormat)
+        .doc("deprecated record format cap; records are stored in the newest format, and converted for consumers that need an old one"),
     string("message.timestamp.type", Medium)
         .default("CreateTime")
         .valid(OneOf(&["CreateTime", "LogAppendTime"]))
