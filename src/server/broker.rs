@@ -32,6 +32,7 @@ use crate::{
         ControllerHandle,
         channels::{Answer, ToBroker},
     },
+    conversions::ConversionMemory,
     groups::BrokerGroups,
     handlers,
     metrics::BrokerMetrics,
@@ -66,6 +67,7 @@ pub(crate) struct Broker {
     /// Takes what controllers say to this broker, in order.
     pub to_replicas: mpsc::Sender<ToBroker>,
     pub peers: Arc<Peers>,
+    pub conversions: ConversionMemory,
     pub metrics: BrokerMetrics,
     /// Version of the `/feature` znode; -1 where it was never seen.
     pub features_epoch: AtomicI64,

@@ -5,6 +5,7 @@ mod broker;
 mod control_wire;
 mod controlled_shutdown;
 pub mod controller;
+mod conversions;
 pub mod dynamic_config;
 mod errors;
 mod groups;

@@ -52,7 +52,9 @@ use zk::{
 use crate::{
     alter_partition,
     broker::{Broker, Requests},
-    controlled_shutdown, controller, dynamic_config,
+    controlled_shutdown, controller,
+    conversions::ConversionMemory,
+    dynamic_config,
     groups::BrokerGroups,
     handlers::preferred_replica::RACK_AWARE,
     leader_ways::PeerLeaders,
@@ -360,6 +362,7 @@ async fn start(
         controller,
         to_replicas: to_broker,
         peers,
+        conversions: ConversionMemory::new(registry),
         metrics: BrokerMetrics::new(registry),
         features_epoch: AtomicI64::new(-1),
         config,

@@ -6,6 +6,7 @@
 mod client_library;
 mod config_recordings;
 mod configuration;
+mod conversions;
 mod deviations;
 mod semantics;
 mod sessions;

@@ -19,7 +19,7 @@ use network::service::{Response, Step};
 use partition::leader::FollowerFetch;
 use record::{
     batch::{Batch, Batches},
-    compression::{BrokerCompression, Codec},
+    compression::{BrokerCompression, Codec, DECOMPRESSED_BYTES_MAX},
     convert::{OldFormat, down_convert},
 };
 use replication::{
@@ -29,9 +29,11 @@ use replication::{
     partition::{AccessError, Partition},
     replica_manager::Access,
 };
+use storage::log_read::Region;
 
 use crate::{
     broker::Broker,
+    conversions::NoMemory,
     errors,
     handlers::{
         self,
@@ -52,8 +54,8 @@ const STORAGE_ERROR: i16 = 6;
 /// First version where a consumer may read from a follower. Source: KIP-392.
 const FOLLOWER_READS: i16 = 11;
 
-/// Bytes that one batch may have once it is decompressed for an old client.
-const CONVERTED_BYTES_MAX: usize = 256 << 20;
+/// How long records for an old client wait for the memory to convert them. Consumers of that time wait for 30 seconds.
+const CONVERSION_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What a fetch asks, beside its partitions.
 #[derive(Clone, Copy)]
@@ -107,12 +109,20 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: FetchReq
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let asker = Asker { ctx, terms, rack: request.rack_id.clone() };
     let pass = read_all(broker, &context, &asker);
-    if pass.must_answer || pass.bytes >= terms.bytes_min || wait.is_zero() || context.is_empty() {
+    let is_enough =
+        pass.must_answer || pass.bytes >= terms.bytes_min || wait.is_zero() || context.is_empty();
+    if is_enough && terms.old_format.is_none() {
         return Step::Reply(finish(broker, &asker, &context, pass));
     }
     let broker = broker.clone();
     let reply = async move {
-        let pass = wait_for_bytes(&broker, &mut context, &asker, wait).await;
+        let mut pass = match is_enough {
+            true => pass,
+            false => wait_for_bytes(&broker, &mut context, &asker, wait).await,
+        };
+        if let Some(format) = terms.old_format {
+            convert_all(&broker, &context, terms, format, &mut pass).await;
+        }
         finish(&broker, &asker, &context, pass)
     };
     Step::Wait { overlap: true, reply: Box::pin(reply) }
@@ -165,6 +175,16 @@ fn terms(broker: &Broker, ctx: &RequestContext, request: &FetchRequest) -> Terms
     let asked = i64::from(if version < 3 { i32::MAX } else { request.max_bytes });
     // Only consumers are bounded by `fetch.max.bytes`.
     let bytes_max = if from_follower { asked } else { asked.min(limit) };
+    let old_format = match version {
+        0 | 1 => Some(OldFormat::Magic0),
+        2 | 3 => Some(OldFormat::Magic1),
+        _ => None,
+    };
+    let bytes_max = match old_format {
+        // What is converted is read into memory.
+        Some(_) => bytes_max.min(DECOMPRESSED_BYTES_MAX as i64),
+        None => bytes_max,
+    };
     Terms {
         replica: BrokerId(replica.0),
         replica_epoch: BrokerEpoch(if version >= 15 {
@@ -176,11 +196,7 @@ fn terms(broker: &Broker, ctx: &RequestContext, request: &FetchRequest) -> Terms
         bytes_min: usize::try_from(i64::from(request.min_bytes).min(bytes_max)).unwrap_or(0),
         bytes_max,
         hard_limit: version <= 2,
-        old_format: match version {
-            0 | 1 => Some(OldFormat::Magic0),
-            2 | 3 => Some(OldFormat::Magic1),
-            _ => None,
-        },
+        old_format,
         version,
     }
 }
@@ -286,8 +302,6 @@ fn read_all(broker: &Broker, context: &FetchContext, asker: &Asker) -> Pass {
         pass.bytes += answer.records.len();
         if let Some(error) = unreadable {
             answer = refused(key.partition, error);
-        } else if let Err(error) = convert_for(terms, target, &mut answer) {
-            answer = failed(broker, key, error, terms.version);
         }
         pass.answers.push(answer);
     }
@@ -514,28 +528,69 @@ fn diverging(
     Ok(parted.then_some((epoch, end)))
 }
 
-/// Old clients get old formats; only then are records read into memory.
-fn convert_for(
+/// What becomes of records that an old client asks for.
+enum Converted {
+    /// They are old enough.
+    AsTheyAre,
+    Records(Vec<u8>),
+    Failed(ErrorCode),
+}
+
+/// Old clients get old formats; only then are records read into memory. Where that stays short they get no records, as if
+/// none had come: such clients ask again, and know of no error that says so.
+async fn convert_all(
+    broker: &Broker,
+    context: &FetchContext,
     terms: Terms,
-    target: &FetchTarget,
-    answer: &mut PartitionAnswer,
-) -> Result<(), ErrorCode> {
-    let Some(format) = terms.old_format else { return Ok(()) };
-    let Records::Files(regions) = &answer.records else { return Ok(()) };
-    let converted = tokio::task::block_in_place(|| {
-        let bytes = handlers::read_regions(regions)?;
-        let is_newer = |batch: Batch| batch.header.magic > format.magic();
-        if !Batches::new(&bytes).flatten().any(is_newer) {
-            return Ok(None);
+    format: OldFormat,
+    pass: &mut Pass,
+) {
+    let deadline = clock::now() + CONVERSION_WAIT_MAX;
+    let bytes = pass.answers.iter().map(|answer| answer.records.len()).sum();
+    let mut room = broker.conversions.room(bytes, deadline).await;
+    for (answer, target) in pass.answers.iter_mut().zip(context.targets()) {
+        let Records::Files(regions) = &answer.records else { continue };
+        let none = Records::Memory(Bytes::new());
+        let Ok(room) = &mut room else {
+            answer.records = none;
+            continue;
+        };
+        let from = target.asked.fetch_offset;
+        let convert = |buffer_bytes| convert(regions, format, from, buffer_bytes);
+        let read_bytes = answer.records.len();
+        match broker.conversions.convert(read_bytes, deadline, &convert).await {
+            Ok(Converted::AsTheyAre) => {}
+            Ok(Converted::Records(converted)) => {
+                answer.records = room.put(converted).map_or(none, Records::Memory);
+            }
+            Ok(Converted::Failed(error)) => {
+                *answer = failed(broker, &target.key, error, terms.version);
+            }
+            Err(NoMemory) => answer.records = none,
         }
-        down_convert(&bytes, format, target.fetch_offset, CONVERTED_BYTES_MAX)
-            .map(|converted| Some(Bytes::from(converted)))
-            .map_err(|error| errors::of_conversion(&error))
-    })?;
-    if let Some(converted) = converted {
-        answer.records = Records::Memory(converted);
     }
-    Ok(())
+}
+
+/// Nothing where the buffers do not suffice.
+fn convert(
+    regions: &[Region],
+    format: OldFormat,
+    from: Offset,
+    buffer_bytes: usize,
+) -> Option<Converted> {
+    let bytes = match handlers::read_regions(regions) {
+        Ok(bytes) => bytes,
+        Err(error) => return Some(Converted::Failed(error)),
+    };
+    let is_newer = |batch: Batch| batch.header.magic > format.magic();
+    if !Batches::new(&bytes).flatten().any(is_newer) {
+        return Some(Converted::AsTheyAre);
+    }
+    match down_convert(&bytes, format, from, buffer_bytes) {
+        Ok(converted) => Some(Converted::Records(converted)),
+        Err(error) if error.needs_more() && buffer_bytes < DECOMPRESSED_BYTES_MAX => None,
+        Err(error) => Some(Converted::Failed(errors::of_conversion(&error))),
+    }
 }
 
 async fn wait_for_bytes(

@@ -27,13 +27,14 @@ use record::{
     batch::{BatchError, Batches, LOG_OVERHEAD},
     entry::LENGTH_UP_TO_MAGIC,
     produce_version::{self, ProduceVersionError},
-    validate::{self, Rules, Work},
+    validate::{self, CHECK_BYTES_MIN, Checked, Rules, ValidationError, Work},
 };
 use replication::partition::{ChangeWaiter, Commit, Partition};
 use storage::verification::VerificationGuard;
 
 use crate::{
     broker::Broker,
+    conversions::NoMemory,
     errors::{self, Refusal},
     handlers::{
         self,
@@ -61,11 +62,28 @@ struct Outcome {
 }
 
 /// What a client sends for a partition.
-#[derive(Clone, Copy)]
 struct Produced<'a> {
     topic: &'a TopicName,
     data: &'a PartitionProduceData,
     guard: Option<VerificationGuard>,
+    /// What the check of the records gave, where it had to wait for memory.
+    checked: Option<Result<Checked, ValidationError>>,
+}
+
+/// Records that are to be converted, for which no memory was free.
+struct Unconverted {
+    /// The place of their outcome.
+    place: usize,
+    data: PartitionProduceData,
+    guard: Option<VerificationGuard>,
+    rules: Rules,
+}
+
+/// Why nothing is written.
+enum NotWritten {
+    Refused(Refusal),
+    /// There was no memory to convert them by these rules.
+    Unconverted(Rules),
 }
 
 struct Written {
@@ -79,7 +97,8 @@ struct Written {
 }
 
 /// Appends at once; the wait for acks, if any, is what is left. The first batch of a transaction may have to wait for the
-/// transaction's coordinator before; what comes after it on the connection waits as well.
+/// transaction's coordinator before, and a batch that is to be converted for memory; what comes after it on the connection
+/// waits as well.
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
     let how = How {
         acks: request.acks,
@@ -104,14 +123,24 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceR
             let later = async move {
                 produce_verification::refuse(&mut verdicts, answer.await);
                 let named = named.iter().map(|(topic, data)| (*topic, data));
-                let outcomes = append_all(&broker, &ctx, how.acks, &names, named, verdicts);
+                let appended = append_all(&broker, &ctx, how.acks, &names, named, verdicts);
+                let (names, outcomes) = convert(&broker, &ctx, how, names, appended).await;
                 finish(&broker, &ctx, how, &names, outcomes).await
             };
             return Step::Wait { overlap: false, reply: Box::pin(later) };
         };
         produce_verification::refuse(&mut verdicts, refused);
     }
-    let mut outcomes = append_all(broker, &ctx, how.acks, &names, named.into_iter(), verdicts);
+    let appended = append_all(broker, &ctx, how.acks, &names, named.into_iter(), verdicts);
+    if !appended.unconverted.is_empty() {
+        let broker = broker.clone();
+        let later = async move {
+            let (names, outcomes) = convert(&broker, &ctx, how, names, appended).await;
+            finish(&broker, &ctx, how, &names, outcomes).await
+        };
+        return Step::Wait { overlap: false, reply: Box::pin(later) };
+    }
+    let mut outcomes = appended.outcomes;
     if how.acks == 0 {
         return finish_without_reply(&ctx, &names, &outcomes);
     }
@@ -130,6 +159,12 @@ struct How {
     timeout: Duration,
 }
 
+/// What became of the partitions of a request so far.
+struct Appended {
+    outcomes: Vec<Outcome>,
+    unconverted: Vec<Unconverted>,
+}
+
 fn append_all<'a>(
     broker: &Broker,
     ctx: &RequestContext,
@@ -137,8 +172,10 @@ fn append_all<'a>(
     names: &[TopicName],
     named: impl Iterator<Item = (usize, &'a PartitionProduceData)>,
     verdicts: Vec<Verdict>,
-) -> Vec<Outcome> {
-    let each = named.zip(verdicts).map(|((topic, data), verdict)| {
+) -> Appended {
+    let mut appended =
+        Appended { outcomes: Vec::with_capacity(verdicts.len()), unconverted: Vec::new() };
+    for ((topic, data), verdict) in named.zip(verdicts) {
         let mut outcome = Outcome {
             topic,
             index: data.index,
@@ -148,13 +185,66 @@ fn append_all<'a>(
         match verdict {
             Verdict::Refused(refusal) => outcome.result = Err(refusal),
             Verdict::Append(guard) => {
-                let batch = Produced { topic: &names[topic], data, guard };
-                append(broker, ctx, acks, batch, &mut outcome);
+                let produced = Produced { topic: &names[topic], data, guard, checked: None };
+                if let Some(rules) = append(broker, ctx, acks, produced, &mut outcome) {
+                    let (place, data) = (appended.outcomes.len(), data.clone());
+                    appended.unconverted.push(Unconverted { place, data, guard, rules });
+                }
             }
         }
-        outcome
+        appended.outcomes.push(outcome);
+    }
+    appended
+}
+
+/// Converts and appends what is left, as there is memory for it, until the client's time is up.
+async fn convert(
+    broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    how: How,
+    names: Vec<TopicName>,
+    Appended { mut outcomes, unconverted }: Appended,
+) -> (Vec<TopicName>, Vec<Outcome>) {
+    if unconverted.is_empty() {
+        return (names, outcomes);
+    }
+    let (broker, ctx) = (broker.clone(), ctx.clone());
+    // A task of its own: a place among those who wait for memory must not be kept while the peer does not read.
+    let converted = tokio::spawn(async move {
+        let deadline = clock::now() + how.timeout;
+        for Unconverted { place, data, guard, rules } in unconverted {
+            let outcome = &mut outcomes[place];
+            let records = data.records.clone().unwrap_or_default();
+            let check = |memory| check_within(&records, &rules, memory);
+            match broker.conversions.convert(records.len(), deadline, &check).await {
+                Err(NoMemory) => {
+                    let message = Some(NoMemory.to_string());
+                    let code = ErrorCode::RequestTimedOut;
+                    outcome.result = Err(Refusal { message, ..Refusal::of(code) });
+                }
+                Ok(checked) => {
+                    let topic = &names[outcome.topic];
+                    let produced = Produced { topic, data: &data, guard, checked: Some(checked) };
+                    let again = append(&broker, &ctx, how.acks, produced, outcome);
+                    assert!(again.is_none(), "checked records need no memory");
+                }
+            }
+        }
+        (names, outcomes)
     });
-    each.collect()
+    converted.await.expect("appending does not panic")
+}
+
+/// The check with so much memory; nothing where that does not suffice.
+fn check_within(
+    records: &Bytes,
+    rules: &Rules,
+    memory: usize,
+) -> Option<Result<Checked, ValidationError>> {
+    match validate::check_within(records.clone(), rules, memory) {
+        Err(ValidationError::NeedsMemory(_)) => None,
+        checked => Some(checked),
+    }
 }
 
 /// Waits for acks, and answers.
@@ -285,16 +375,16 @@ fn all_decided(outcomes: &mut [Outcome]) -> bool {
     outcomes.iter_mut().all(decide)
 }
 
+/// Gives the rules where there was no memory to convert by them; the outcome is open then.
 fn append(
     broker: &Broker,
     ctx: &RequestContext,
     acks: i16,
     produced: Produced<'_>,
     outcome: &mut Outcome,
-) {
-    let Produced { topic, data, .. } = produced;
+) -> Option<Rules> {
+    let (topic, data) = (produced.topic, produced.data);
     let bytes = data.records.as_ref().map_or(0, Bytes::len) as u64;
-    broker.metrics.produce_requests.mark(1);
     outcome.result = match append_checked(broker, ctx, acks, produced) {
         Ok(written) => {
             broker.metrics.bytes_in.mark(bytes);
@@ -302,7 +392,8 @@ fn append(
             outcome.log_start_offset = written.partition.log().start_offset();
             Ok(written)
         }
-        Err(refusal) => {
+        Err(NotWritten::Unconverted(rules)) => return Some(rules),
+        Err(NotWritten::Refused(refusal)) => {
             broker.metrics.bytes_rejected.mark(bytes);
             if refusal.tells_log_start {
                 // These are the failures that Kafka counts: the others are the client's.
@@ -314,43 +405,48 @@ fn append(
             Err(refusal)
         }
     };
+    broker.metrics.produce_requests.mark(1);
+    None
 }
 
 fn append_checked(
     broker: &Broker,
     ctx: &RequestContext,
     acks: i16,
-    Produced { topic, data, guard }: Produced<'_>,
-) -> Result<Written, Refusal> {
+    Produced { topic, data, guard, checked }: Produced<'_>,
+) -> Result<Written, NotWritten> {
+    let refused = |code| NotWritten::Refused(Refusal::of(code));
     if broker.metadata.load().partition(topic, data.index).is_none() {
-        return Err(Refusal::of(ErrorCode::UnknownTopicOrPartition));
+        return Err(refused(ErrorCode::UnknownTopicOrPartition));
     }
     let records = data.records.clone().unwrap_or_default();
     let allowed = produce_version::check(ctx.api_version, &records);
-    allowed.map_err(|error| errors::of_produce_version(&error))?;
+    allowed.map_err(|error| NotWritten::Refused(errors::of_produce_version(&error)))?;
     if !matches!(acks, -1..=1) {
-        return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
+        return Err(refused(ErrorCode::InvalidRequiredAcks));
     }
     if topic::is_internal(topic) && &*ctx.client_id != ADMIN_CLIENT_ID {
-        return Err(Refusal::of(ErrorCode::InvalidTopicException));
+        return Err(refused(ErrorCode::InvalidTopicException));
     }
-    let partition = broker.hosted_partition(topic, data.index).map_err(Refusal::of)?;
+    let partition = broker.hosted_partition(topic, data.index).map_err(refused)?;
     if !partition.is_leader() {
-        return Err(Refusal::of(ErrorCode::NotLeaderOrFollower));
+        return Err(refused(ErrorCode::NotLeaderOrFollower));
     }
     let settings = partition.settings();
-    let rules = settings.rules(clock::wall_clock());
-    let checked = if is_heavy(&records, &rules) {
-        tokio::task::block_in_place(|| validate::check(records, &rules))
-    } else {
-        validate::check(records, &rules)
+    let checked = match checked {
+        Some(checked) => checked,
+        None => {
+            let rules = settings.rules(clock::wall_clock());
+            check(broker, &records, &rules).ok_or(NotWritten::Unconverted(rules))?
+        }
     };
-    let checked =
-        checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()))?;
+    let of_validation = |error| errors::of_validation(&error, partition.topic_partition());
+    let checked = checked.map_err(|error| NotWritten::Refused(of_validation(error)))?;
     let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
     let record_count = u64::from(checked.record_count().unsigned_abs());
     let appended = partition.append_as_leader(checked, in_sync_min, guard);
-    let (appended, epoch) = appended.map_err(|error| errors::of_produce(&error))?;
+    let (appended, epoch) =
+        appended.map_err(|error| NotWritten::Refused(errors::of_produce(&error)))?;
     Ok(Written {
         first_offset: appended.first_offset,
         end: appended.last_offset.plus(1),
@@ -361,14 +457,23 @@ fn append_checked(
     })
 }
 
-/// Whether checking takes long enough to leave the other connections of this thread to others.
-fn is_heavy(records: &Bytes, rules: &Rules) -> bool {
+/// Checks records, and converts them where the rules demand it. What takes long leaves the other connections of this
+/// thread to others. Nothing where that needs memory which is not free.
+fn check(
+    broker: &Broker,
+    records: &Bytes,
+    rules: &Rules,
+) -> Option<Result<Checked, ValidationError>> {
     const LIGHT_BYTES_MAX: usize = 16 << 10;
-    match validate::work(records, rules) {
-        Work::Walk => false,
-        Work::Decompress => records.len() > LIGHT_BYTES_MAX,
-        Work::Rewrite => true,
-    }
+    let without_memory = || check_within(records, rules, CHECK_BYTES_MIN);
+    let checked = match validate::work(records, rules) {
+        Work::Walk => return Some(validate::check(records.clone(), rules)),
+        Work::Decompress if records.len() <= LIGHT_BYTES_MAX => without_memory(),
+        Work::Decompress => tokio::task::block_in_place(without_memory),
+        Work::Rewrite => None,
+    };
+    let convert = |memory| check_within(records, rules, memory);
+    checked.or_else(|| broker.conversions.try_convert(records.len(), &convert))
 }
 
 /// Waits until every in-sync replica has the records, or the time is up.
