@@ -20,6 +20,12 @@ impl LeaderEpochs {
         epochs
     }
 
+    /// How many entries there is room for.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// The entries, oldest first.
     pub fn entries(&self) -> &[(LeaderEpoch, Offset)] {
         &self.0
@@ -41,6 +47,10 @@ impl LeaderEpochs {
         }
         while self.0.last().is_some_and(|entry| entry.0 >= epoch || entry.1 >= start) {
             self.0.pop();
+        }
+        if self.0.is_empty() {
+            // Most logs know one epoch, and there are many logs.
+            self.0.reserve_exact(1);
         }
         self.0.push((epoch, start));
         true

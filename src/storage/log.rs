@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) index_changes: u32,
     pub(crate) recent: Option<Box<Recent>>,
     /// Where the batch with an upper bound of reads begins, as last looked up: the offset, the segment, the position.
-    pub(crate) bound: Option<(Offset, Offset, u64)>,
+    pub(crate) bound: Option<Box<(Offset, Offset, u64)>>,
     pub(crate) topic_id: Option<Uuid>,
     /// Counts truncations and deletions, so that a reader notices that files changed under it.
     pub(crate) generation: u32,

@@ -169,9 +169,9 @@ impl Log {
         } else if let Some(place) = recent.and_then(|recent| recent.find(up_to)) {
             Limit::Position(place.position)
         } else {
-            match state.bound {
-                Some((offset, base, position)) if (offset, base) == (up_to, segment.base) => {
-                    Limit::Position(position)
+            match state.bound.as_deref() {
+                Some((offset, base, position)) if (*offset, *base) == (up_to, segment.base) => {
+                    Limit::Position(*position)
                 }
                 _ => Limit::Offset(up_to),
             }
@@ -268,7 +268,7 @@ impl Log {
         let position = found.map_or(view.size, |found| found.position);
         let mut state = self.state.lock();
         if found.is_some() && state.generation == generation {
-            state.bound = Some((offset, view.base, position));
+            state.bound = Some(Box::new((offset, view.base, position)));
         }
         Ok(position)
     }

@@ -260,3 +260,18 @@ fn syncs_of_segments_are_counted() {
     assert_eq!(all[0].0.to_string(), "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs");
     assert!(matches!(&all[0].1, common::counters::Metric::Histogram(times) if times.count() == 1));
 }
+
+/// A broker may have a hundred thousand of them.
+#[test]
+fn an_idle_log_is_small() {
+    assert!(size_of::<crate::log::Log>() <= 416, "{}", size_of::<crate::log::Log>());
+    assert!(
+        size_of::<crate::segment::Segment>() <= 160,
+        "{}",
+        size_of::<crate::segment::Segment>()
+    );
+    let folder = Folder::new();
+    let log = folder.create(LogConfig::default());
+    log.assign_leader_epoch(LeaderEpoch(0));
+    assert_eq!(log.state.lock().epochs.capacity(), 1);
+}
