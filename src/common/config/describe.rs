@@ -146,8 +146,9 @@ fn topic_entry(
     }
 }
 
-/// Quotas of a broker that Kafka types though its file does not know them. Source: `QuotaConfigs.brokerQuotaConfigs`.
-const TYPED_QUOTAS: &[&str] = &[
+/// Quotas of a broker: they stand in ZooKeeper alone, and Kafka types them though its file does not know them. Source:
+/// `QuotaConfigs.brokerQuotaConfigs`.
+pub const BROKER_QUOTAS: &[&str] = &[
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -156,7 +157,7 @@ const TYPED_QUOTAS: &[&str] = &[
 /// The key that gives a name its type. Source: `KafkaConfig.configType`.
 fn typed_key(name: &str) -> Option<&'static ConfigKey> {
     table::broker_key(name)
-        .filter(|key| key.defined || TYPED_QUOTAS.contains(&name))
+        .filter(|key| key.defined || BROKER_QUOTAS.contains(&name))
         .or_else(|| table::listener_key(name))
 }
 

@@ -1,4 +1,4 @@
-//! Changing the configs of topics: checked, written, and announced in `/config/changes`.
+//! Changing the configs of topics, and the quotas of brokers: checked, written, and announced in `/config/changes`.
 //! Source: `ZkAdminManager.alterTopicConfigs`, `ConfigAdminManager.prepareIncrementalConfigs`.
 
 use std::sync::Arc;
@@ -6,10 +6,13 @@ use std::sync::Arc;
 use common::{
     config::{
         self,
+        describe::BROKER_QUOTAS,
         table::{self, Kind},
         topic::TopicConfigError,
+        value::{ConfigError, Value},
     },
     error_code::ErrorCode,
+    ids::BrokerId,
     properties::Properties,
     topic,
 };
@@ -33,13 +36,16 @@ pub enum Operation {
     Subtract,
 }
 
+/// Changes one by one. The value of a `Delete` does not matter.
+pub type Changes = Vec<(String, Operation, Option<String>)>;
+
 /// A change of a topic's configs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alteration {
     /// These are all; AlterConfigs.
     Replace(Properties),
-    /// These change; IncrementalAlterConfigs. The value of a `Delete` does not matter.
-    Change(Vec<(String, Operation, Option<String>)>),
+    /// These change; IncrementalAlterConfigs.
+    Change(Changes),
 }
 
 fn does_not_exist(name: &str, article: &str) -> ApiError {
@@ -90,6 +96,41 @@ impl ControllerHandle {
         Ok(())
     }
 
+    /// Changes the quotas of a broker, or of all that have none of their own; see `is_quota`. Source:
+    /// `ZkAdminManager.alterBrokerConfigs`.
+    pub(crate) async fn alter_broker_quotas(
+        &self,
+        broker: Option<BrokerId>,
+        changes: &Changes,
+        validate_only: bool,
+    ) -> Result<(), ApiError> {
+        let zk = &*self.inner.zk;
+        let name = broker.map_or(String::new(), |id| id.to_string());
+        let entity = match broker {
+            Some(_) => Entity::new("brokers", name.as_str()),
+            None => Entity::new("brokers", paths::DEFAULT_ENTITY),
+        };
+        let mut configs = zk::configs::read(zk, &entity).await.map_err(fault)?;
+        apply(&mut configs, changes)?;
+        for (key, value) in configs.iter().filter(|(key, _)| is_quota(key)) {
+            check_quota(key, value).map_err(|error| {
+                let message = format!(
+                    "Invalid config value for resource ConfigResource(type=BROKER, name='{name}'): {}",
+                    error.message
+                );
+                ApiError::new(ErrorCode::InvalidConfig, message)
+            })?;
+        }
+        if !validate_only {
+            info!(target: ADMIN_LOG, "Updating {} with new configuration : {configs:?}", match broker {
+                Some(id) => format!("broker {id}"),
+                None => "brokers".to_owned(),
+            });
+            zk::configs::change(zk, &entity, &configs).await.map_err(fault)?;
+        }
+        Ok(())
+    }
+
     /// Applies changed configs, and tells the controller of topics that may be led by replicas out of sync from now on.
     /// Source: `TopicConfigHandler`.
     pub(crate) fn told_of(&self, apply: Arc<dynamic_config::Apply>) -> Arc<dynamic_config::Apply> {
@@ -118,7 +159,18 @@ impl ControllerHandle {
     }
 }
 
-/// Applies changes to a topic's own configs.
+/// Whether a config of a broker is a rate of what is copied between or within brokers. Others cannot be changed while the
+/// broker runs, not yet.
+pub(crate) fn is_quota(key: &str) -> bool {
+    BROKER_QUOTAS.contains(&key)
+}
+
+fn check_quota(name: &str, value: &str) -> Result<(), ConfigError> {
+    let Some(key) = table::broker_key(name) else { return Ok(()) };
+    key.valid.check(name, Some(&Value::parse(key, value)?))
+}
+
+/// Applies changes to an entity's own configs.
 fn apply(
     configs: &mut Properties,
     changes: &[(String, Operation, Option<String>)],

@@ -567,3 +567,30 @@ async fn changed_configs_are_written_and_heard_of() {
     assert_eq!(text(other.err()), "UNKNOWN_TOPIC_OR_PARTITION The topic 'x' does not exist.");
     listener.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn quotas_of_brokers_are_written_for_one_or_for_all() {
+    let cluster = cluster().await;
+    let key = "leader.replication.throttled.rate";
+    let alter = async |broker: Option<BrokerId>, operation, value: &str, validate_only| {
+        let changes = vec![(key.to_owned(), operation, Some(value.to_owned()))];
+        let altered = cluster.controller.alter_broker_quotas(broker, &changes, validate_only);
+        altered.await
+    };
+    assert_eq!(alter(Some(BROKER), Operation::Set, "100", true).await, Ok(()));
+    assert_eq!(alter(Some(BROKER), Operation::Set, "200", false).await, Ok(()));
+    assert_eq!(alter(None, Operation::Set, "300", false).await, Ok(()));
+    let path = format!("/config/brokers/{BROKER}");
+    let one = format!(r#"{{"config":{{"{key}":"200"}},"version":1}}"#);
+    assert_eq!(cluster.data(&path).await, one);
+    assert_eq!(cluster.data("/config/brokers/<default>").await, one.replace('2', "3"));
+    assert_eq!(
+        text(alter(Some(BROKER), Operation::Set, "-1", false).await.err()),
+        format!(
+            "INVALID_CONFIG Invalid config value for resource ConfigResource(type=BROKER, name='{BROKER}'): \
+             Invalid value -1 for configuration {key}: Value must be at least 0"
+        )
+    );
+    assert_eq!(alter(Some(BROKER), Operation::Delete, "", false).await, Ok(()));
+    assert_eq!(cluster.data(&path).await, r#"{"config":{},"version":1}"#);
+}

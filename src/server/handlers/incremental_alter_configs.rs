@@ -1,4 +1,4 @@
-//! IncrementalAlterConfigs (API key 44): changes single settings of a topic. Source: KIP-339, `ConfigAdminManager`.
+//! IncrementalAlterConfigs (API key 44): changes single settings of a topic, or quotas of a broker. Source: KIP-339, `ConfigAdminManager`.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,10 @@ use kafka_protocol::messages::{
 
 use crate::{
     broker::Broker,
-    controller::configs::{Alteration, Operation},
+    controller::configs::{Alteration, Changes, Operation, is_quota},
     handlers::config_resources::{
-        AlterAnswer, Failure, ResourceType, alter_answers, named_twice, refuse_change, refuse_twice,
+        AlterAnswer, Failure, ResourceType, alter_answers, check_changed_broker, named_twice,
+        refuse_change, refuse_twice,
     },
 };
 
@@ -62,22 +63,35 @@ async fn alter(
     if !nulls.is_empty() {
         return Err(invalid(format!("Null value not supported for : {}", nulls.join(", "))));
     }
-    if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
-        return Err(refuse_change(broker, resource.resource_type, &resource.resource_name, true));
-    }
-    let mut changes = Vec::new();
-    for config in &resource.configs {
+    let name = &*resource.resource_name;
+    let has_quotas_alone = !names.is_empty() && names.iter().all(|name| is_quota(name));
+    let altered = match ResourceType::of(resource.resource_type) {
+        Some(ResourceType::Topic) => {
+            let alteration = Alteration::Change(changes(resource)?);
+            broker.controller.alter_topic_configs(name, alteration, validate_only).await
+        }
+        Some(ResourceType::Broker) if has_quotas_alone => {
+            let id = match name {
+                "" => None,
+                name => check_changed_broker(broker, name).map(|()| Some(broker.id))?,
+            };
+            let changes = changes(resource)?;
+            broker.controller.alter_broker_quotas(id, &changes, validate_only).await
+        }
+        _ => return Err(refuse_change(broker, resource.resource_type, name, true)),
+    };
+    altered.map_err(|error| Failure { code: error.code, message: error.message })
+}
+
+fn changes(resource: &AlterConfigsResource) -> Result<Changes, Failure> {
+    let change = |config: &AlterableConfig| {
         // Kafka fails on a number that is no operation, without words.
-        let Some(operation) = operation(config.config_operation) else {
-            return Err(Failure { code: ErrorCode::UnknownServerError, message: None });
-        };
+        let unknown = || Failure { code: ErrorCode::UnknownServerError, message: None };
+        let operation = operation(config.config_operation).ok_or_else(unknown)?;
         let value = config.value.as_ref().map(|value| value.to_string());
-        changes.push((config.name.to_string(), operation, value));
-    }
-    let alteration = Alteration::Change(changes);
-    let altered =
-        broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
-    altered.await.map_err(|error| Failure { code: error.code, message: error.message })
+        Ok((config.name.to_string(), operation, value))
+    };
+    resource.configs.iter().map(change).collect()
 }
 
 fn operation(number: i8) -> Option<Operation> {
