@@ -381,8 +381,14 @@ impl Core {
     ) {
         let Some(link) = self.links.get_mut(&connection) else { return };
         let token = reader.buffer().ok().flatten();
+        if self.settings.sasl.users.is_empty() {
+            // As Apache without a login configuration: the client decides whether it goes on.
+            warn!(address = %link.address, "a client wants to log in by SASL, and there are no users");
+            let frame = reply::reply(header.xid, 0, Ok(Body::Token(None)));
+            return self.send(connection, frame, Some(now.instant));
+        }
         let step = match (token, link.exchange.take()) {
-            (Some([]), _) if !self.settings.sasl.users.is_empty() => sasl::nonce().map(|nonce| {
+            (Some([]), _) => sasl::nonce().map(|nonce| {
                 let (exchange, challenge) = Exchange::begin(nonce);
                 link.exchange = Some(exchange);
                 challenge
@@ -399,14 +405,14 @@ impl Core {
             }
             _ => None,
         };
-        let result = match &step {
-            Some(token) => Ok(Body::Token(token)),
+        let frame = match &step {
+            Some(token) => reply::reply(header.xid, 0, Ok(Body::Token(Some(token)))),
             None => {
                 warn!(address = %link.address, "a login by SASL failed");
-                Err(Refusal::AuthFailed)
+                reply::login_refused(header.xid)
             }
         };
-        self.send(connection, reply::reply(header.xid, 0, result), Some(now.instant));
+        self.send(connection, frame, Some(now.instant));
         if step.is_none() {
             self.failed_logins += 1;
             self.close(connection);

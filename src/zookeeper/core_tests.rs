@@ -531,6 +531,20 @@ fn a_hard_quota_is_enforced() {
 }
 
 #[test]
+fn a_login_where_there_are_no_users_is_answered_with_nothing() {
+    let mut bench = Bench::new();
+    let a = bench.connect();
+    bench.ask(a, 1, 102, |out| out.buffer(Some(&[])));
+    let output = bench.core.take().output;
+    let [Output::Send { frame, .. }] = &output[..] else { panic!("{output:?}") };
+    let mut reader = Reader::new(&frame[4 + 12..]);
+    assert_eq!((reader.int().unwrap(), reader.buffer().unwrap()), (0, None));
+    // Who can do without goes on.
+    bench.watch(a, 4, "/zookeeper");
+    assert_eq!(bench.sent(), ["1: 4 ok"]);
+}
+
+#[test]
 fn who_must_log_in_is_served_when_it_has() {
     let sasl = Sasl {
         is_enabled: true,

@@ -20,7 +20,8 @@ pub(crate) enum Body<'a> {
     TextsAndStat(Vec<&'a str>, Stat),
     Acl(&'a [Acl], Stat),
     Int(i32),
-    Token(&'a [u8]),
+    /// Null where there is nothing to say, be it that nobody can log in.
+    Token(Option<&'a [u8]>),
     Ids(&'a [Id]),
     Multi(&'a [Outcome]),
     MultiRead(Vec<Result<Body<'a>, Refusal>>),
@@ -50,7 +51,7 @@ impl Body<'_> {
                 stat.write(out);
             }
             Body::Int(value) => out.int(*value),
-            Body::Token(token) => out.buffer(Some(token)),
+            Body::Token(token) => out.buffer(*token),
             Body::Ids(ids) => {
                 out.length(ids.len());
                 for id in *ids {
@@ -140,6 +141,16 @@ pub(crate) fn reply(xid: i32, zxid: i64, result: Result<Body<'_>, Refusal>) -> B
             }
             Err(refusal) => out.int(refusal.code()),
         }
+    })
+}
+
+/// The answer to a login that failed; clients in Java read a token here, whatever the code.
+pub(crate) fn login_refused(xid: i32) -> Bytes {
+    frame(|out| {
+        out.int(xid);
+        out.long(0);
+        out.int(Refusal::AuthFailed.code());
+        Body::Token(None).write(out);
     })
 }
 
