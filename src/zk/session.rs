@@ -125,6 +125,11 @@ impl Worker {
         };
         match prepared {
             Ok(()) => self.serve(client).await,
+            Err(Error::AuthFailed) => {
+                self.refuse_login();
+                sleep(RETRY_AT_MOST).await;
+                Next::Connect
+            }
             Err(error) => {
                 debug!(%error, "cannot prepare the ZooKeeper session");
                 sleep(RETRY_FIRST).await;
@@ -150,9 +155,7 @@ impl Worker {
                     continue;
                 }
                 Err(Error::AuthFailed) => {
-                    error!("[ZooKeeperClient {}] Auth failed", self.config.name);
-                    self.config.metrics.auth_failures.mark(1);
-                    self.shared.hub.set_session(SessionState::AuthFailed);
+                    self.refuse_login();
                     pause = RETRY_AT_MOST;
                 }
                 Err(error) => debug!(%error, hosts = %self.hosts, "cannot reach ZooKeeper"),
@@ -165,6 +168,12 @@ impl Worker {
             pause =
                 RETRY_AT_MOST.min(pause * 2).min(self.config.session_timeout / RETRIES_PER_SESSION);
         }
+    }
+
+    fn refuse_login(&self) {
+        error!("[ZooKeeperClient {}] Auth failed", self.config.name);
+        self.config.metrics.auth_failures.mark(1);
+        self.shared.hub.set_session(SessionState::AuthFailed);
     }
 
     async fn try_connect(&mut self) -> Result<Client, Error> {
@@ -189,6 +198,9 @@ impl Worker {
 
     /// What comes before any request: nothing older than what was seen is read, and the chroot is there.
     async fn prepare(&mut self, client: &Client) -> Result<(), Error> {
+        if self.sasl.is_some() && !is_logged_in(client).await? {
+            return Err(Error::AuthFailed);
+        }
         if self.has_served {
             // The server may lag behind the one before.
             client.sync("/").await?;
@@ -317,6 +329,16 @@ impl Drop for Worker {
     /// However the thread ends, nobody waits for it any more.
     fn drop(&mut self) {
         self.shared.hub.set_session(SessionState::Closed);
+    }
+}
+
+/// Whether the server took the login: one that has no users says nothing against it, and the library goes on without.
+async fn is_logged_in(client: &Client) -> Result<bool, Error> {
+    match client.list_auth_users().await {
+        Ok(users) => Ok(users.iter().any(|user| user.scheme() == "sasl")),
+        // A server older than 3.7 cannot be asked.
+        Err(Error::Unimplemented) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -18,6 +18,7 @@ use common::{
 };
 use metadata::broker::Endpoint;
 use parking_lot::Mutex;
+use security::jaas::Login;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -38,7 +39,7 @@ use zk::{
     metrics::ZkMetrics,
     notifications::Notices,
     producer_ids::allocate_block,
-    real::{RealStore, ZkConfig},
+    real::{ConnectError, RealStore, ZkConfig},
     registration::{Ghosts, RegisterError, register},
     resolver::Resolve,
     store::{CreateKind, Expected, Op, OpResult, Watch, ZkError, ZkStore},
@@ -51,6 +52,7 @@ use super::clients::{AT_MOST, Proxy, SESSION_TIMEOUT, config, until};
 /// All of it but what restarts the server.
 pub(super) async fn conform_over_the_network(server: SocketAddr) {
     chroots_are_created(server).await;
+    a_login_that_the_server_does_not_take_is_refused(server).await;
     requests_in_flight_are_limited_and_all_answered(server).await;
     a_store_closes_quickly_while_zookeeper_is_away(server).await;
     a_hundred_lost_connections_leave_one_session(server).await;
@@ -77,6 +79,15 @@ async fn chroots_are_created(server: SocketAddr) {
     until(&mut changes, "its deletion", |seen| seen.node_is_dirty("/s_0000000000")).await;
     store.close().await.unwrap();
     plain.close().await.unwrap();
+}
+
+/// The servers here have no users; Apache's answers such a login with nothing.
+async fn a_login_that_the_server_does_not_take_is_refused(server: SocketAddr) {
+    let mut config = config(&server.to_string());
+    let (username, password) = ("kafka".to_owned(), "secret".to_owned());
+    config.login = Some(Login { username, password });
+    let error = RealStore::connect(config).await.err().expect("nobody is logged in");
+    assert!(matches!(error, ConnectError::AuthFailed), "{error}");
 }
 
 async fn requests_in_flight_are_limited_and_all_answered(server: SocketAddr) {
