@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
+use crate::contained::Contained;
 use crate::quotas::TooManyConnections;
 use crate::server::{ListenerConfig, Shared};
 use crate::task::{self, Accepted};
@@ -83,7 +84,7 @@ impl Acceptor {
                         registered,
                         counted: Counted::new(Arc::clone(&traffic)),
                     };
-                    tokio::spawn(task::run(accepted, Arc::clone(&shared)));
+                    tokio::spawn(Contained::new(task::run(accepted, Arc::clone(&shared))));
                 }
                 Err(TooManyConnections { count_max }) => tracing::info!(
                     "Rejected connection from {}, address already has the configured maximum of {count_max} connections.",

@@ -5,6 +5,7 @@
 
 mod accept;
 pub mod connection;
+pub mod contained;
 mod frames;
 pub mod outgoing;
 mod output;

@@ -16,6 +16,7 @@ pub mod logging;
 mod marker_channels;
 mod markers;
 mod metrics;
+mod panics;
 mod peers;
 mod producer_ids;
 mod registration;

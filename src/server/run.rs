@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     logging::{Logging, Options},
+    panics,
     start::{Running, StartError},
     zookeeper_client,
 };
@@ -55,7 +56,8 @@ pub fn read_config(
 
 /// Runs a broker until a signal or a fault ends it; gives the exit code. Sets up logging for the whole process.
 pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options) -> u8 {
-    let logging = Logging::install(options);
+    let logging = Arc::new(Logging::install(options));
+    panics::install(logging.clone());
     for note in &logging.notes {
         warn!(target: "kafka.Kafka", "{note}");
     }
