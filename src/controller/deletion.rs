@@ -127,9 +127,11 @@ impl Controller {
     }
 
     /// Tells brokers to delete their replicas, and everybody that the topic is gone. A dead replica
-    /// halts the deletion, unless its partition was never led: then there is nothing to delete.
+    /// halts the deletion, unless the topic was never led: then there is nothing to delete. One
+    /// partition without a state proves nothing: somebody may have deleted that before.
     pub(crate) fn start_deletion(&mut self, name: &Arc<str>, batch: &mut Batch) {
         let Some(topic) = self.topics.get(name) else { return };
+        let was_never_led = topic.partitions.values().all(|one| one.leadership.is_none());
         let mut states = BTreeMap::new();
         for (index, partition) in &topic.partitions {
             let id = TopicPartition::new(Arc::clone(name), *index);
@@ -146,7 +148,7 @@ impl Controller {
                         batch.stop(replica, &id, delete);
                         ReplicaState::DeletionStarted
                     }
-                    _ if partition.leadership.is_none() => ReplicaState::DeletionSuccessful,
+                    _ if was_never_led => ReplicaState::DeletionSuccessful,
                     _ => ReplicaState::DeletionIneligible,
                 };
                 states.insert((*index, replica), state);

@@ -746,6 +746,39 @@ fn a_topic_that_was_never_led_is_deleted_at_once() {
 }
 
 #[test]
+fn a_partition_without_a_state_waits_for_its_dead_replicas_as_others_do() {
+    check(
+        "
+        brokers 1
+        start
+        topic t 0:1 1:7
+        delete t
+        brokers 1,7
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1 []
+            > topic t 0:1 1:7
+            create t-0 leader 1 epoch 0 isr 1
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1]
+              to 1: know brokers 1 [t-0 leader 1; t-1 leader -1 offline 7]
+            > delete t
+            set t-0 leader -1 epoch 1 isr 1
+              to 1: know brokers 1 [t-0 gone; t-1 gone]
+              to 1: stop [t-0 delete]
+            > brokers 1,7
+              to 1: know brokers 1,7 []
+              to 7: know brokers 1,7 [t-0 gone; t-1 gone]
+              to 1: know brokers 1,7 [t-0 gone; t-1 gone]
+              to 7: know brokers 1,7 [t-0 gone; t-1 gone]
+              to 7: stop [t-1 delete]
+            delete t
+            deleted t
+        "#]],
+    );
+}
+
+#[test]
 fn partitions_added_to_a_topic_being_deleted_are_taken_out() {
     check(
         "

@@ -233,6 +233,7 @@ async fn start(
     zk: Arc<dyn ZkStore>,
     registry: &Registry,
 ) -> Result<Running, StartError> {
+    let config = with_whole_paths(config);
     bootstrap::create_top_level_paths(&*zk).await?;
     let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;
     info!(target: "kafka.server.KafkaServer", "Cluster ID = {cluster_id}");
@@ -414,6 +415,23 @@ async fn keep_in_sync_sets(
     while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
         replicas.check_in_sync_sets();
     }
+}
+
+/// Tools are told of log directories by their whole paths. Source: `LogManager`, which takes `getAbsoluteFile`.
+fn with_whole_paths(config: Arc<BrokerConfig>) -> Arc<BrokerConfig> {
+    if config.log_dirs.iter().all(|directory| directory.is_absolute()) {
+        return config;
+    }
+    let mut config = BrokerConfig::clone(&config);
+    for directory in &mut config.log_dirs {
+        match std::path::absolute(&*directory) {
+            Ok(whole) => *directory = whole,
+            Err(error) => {
+                warn!(target: "kafka.log.LogManager", directory = %directory.display(), %error, "no whole path");
+            }
+        }
+    }
+    Arc::new(config)
 }
 
 /// Finds out who this broker is, and that its directories are its own.
