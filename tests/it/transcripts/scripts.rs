@@ -175,6 +175,11 @@ pub(super) fn get_offsets() {
     let first = 1_700_000_000_000;
     stage.produce("o-topic", 3, first..first + 10);
     stage.produce("o-del", 2, first..first + 5);
+    assert_eq!(
+        offsets_by_the_old_name(&stage),
+        "o-topic:0:10\no-topic:1:10\no-topic:2:10\n",
+        "each broker of a list, and the class of before 3.7"
+    );
     let mut report = Report::new("kafka-get-offsets");
     for recording in report.cases() {
         if recording.case.starts_with("down-") {
@@ -188,6 +193,17 @@ pub(super) fn get_offsets() {
         report.compare(&recording, &run, &comparison);
     }
     report.finish();
+}
+
+fn offsets_by_the_old_name(stage: &Stage) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../bin/kafka-run-class.sh");
+    let list = stage.ours("127.0.0.1:31201,127.0.0.1:31202,127.0.0.1:31203");
+    let output = std::process::Command::new(script)
+        .args(["kafka.tools.GetOffsetShell", "--broker-list", &list, "--topic", "o-topic"])
+        .env("ODRADEK_BINARY", env!("CARGO_BIN_EXE_odradek-commands"))
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub(super) fn broker_api_versions() {
