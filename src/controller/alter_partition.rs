@@ -27,8 +27,8 @@ pub struct AlterPartition {
     pub broker_epoch: BrokerEpoch,
     /// What it wants.
     pub partitions: Vec<NewIsr>,
-    /// The answer for a member that may not join: versions before 2 do not know INELIGIBLE_REPLICA.
-    pub ineligible: ErrorCode,
+    /// Whether a member that is about to stop, or gone, is refused.
+    pub refuses_ineligible: bool,
 }
 
 /// How a request names a topic.
@@ -78,7 +78,7 @@ pub(crate) struct Alteration {
     ticket: Ticket,
     broker: BrokerId,
     broker_epoch: BrokerEpoch,
-    ineligible: ErrorCode,
+    refuses_ineligible: bool,
     open: Vec<NewIsr>,
     done: Vec<AlteredPartition>,
     refused: Option<ErrorCode>,
@@ -96,7 +96,7 @@ enum Checked {
 
 impl Controller {
     pub(crate) fn learn_alter_partition(&mut self, ticket: Ticket, request: AlterPartition) {
-        let AlterPartition { broker, broker_epoch, partitions, ineligible } = request;
+        let AlterPartition { broker, broker_epoch, partitions, refuses_ineligible } = request;
         // The last word on a partition counts, as in Kafka.
         let mut unique = BTreeMap::new();
         for partition in partitions {
@@ -104,9 +104,15 @@ impl Controller {
         }
         let open = unique.into_values().collect();
         let (done, refused) = (Vec::new(), None);
-        let alteration =
-            Alteration { ticket, broker, broker_epoch, ineligible, open, done, refused };
-        self.alterations.push(alteration);
+        self.alterations.push(Alteration {
+            ticket,
+            broker,
+            broker_epoch,
+            refuses_ineligible,
+            open,
+            done,
+            refused,
+        });
     }
 
     /// Decides what leaders asked for. Partitions for which something else is decided in this turn wait for the next.
@@ -117,10 +123,10 @@ impl Controller {
                 alteration.refused = Some(ErrorCode::StaleBrokerEpoch);
                 continue;
             }
-            let Alteration { broker, ineligible, .. } = *alteration;
+            let Alteration { broker, refuses_ineligible, .. } = *alteration;
             for wanted in std::mem::take(&mut alteration.open) {
                 let (topic, index) = (wanted.topic.clone(), wanted.index);
-                let result = match self.check(broker, &wanted, ineligible, plan) {
+                let result = match self.check(broker, &wanted, refuses_ineligible, plan) {
                     Ok(Checked::Write(partition, leadership)) => {
                         let expected = leadership.partition_epoch;
                         let write = plan.write(Write::SetLeadership {
@@ -149,7 +155,7 @@ impl Controller {
         &self,
         broker: BrokerId,
         wanted: &NewIsr,
-        ineligible: ErrorCode,
+        refuses_ineligible: bool,
         plan: &Plan,
     ) -> Result<Checked, ErrorCode> {
         let name = match &wanted.topic {
@@ -197,8 +203,8 @@ impl Controller {
             });
             lives || known.isr.contains(member)
         };
-        if !wanted.isr.iter().all(may_join) {
-            return Err(ineligible);
+        if refuses_ineligible && !wanted.isr.iter().all(may_join) {
+            return Err(ErrorCode::IneligibleReplica);
         }
         let leadership = Leadership {
             isr,

@@ -119,6 +119,7 @@ fn step(world: &mut World, words: &[&str]) {
                     "epoch" => request.partitions[0].leader_epoch = LeaderEpoch(number),
                     "version" => request.partitions[0].partition_epoch = PartitionEpoch(number),
                     "recovering" => request.partitions[0].recovering = number == 1,
+                    "asked_in" => request.refuses_ineligible = number >= 2,
                     "seen" => request.partitions[0].isr[1].1 = BrokerEpoch(number.into()),
                     "id" => {
                         let id = Uuid(u128::try_from(number).unwrap());

@@ -153,7 +153,7 @@ impl Sender {
             broker: self.surroundings.local,
             broker_epoch: self.epoch(),
             partitions: partitions.collect(),
-            ineligible: ErrorCode::IneligibleReplica,
+            refuses_ineligible: true,
         };
         let altered = self.controller.alter_partition(request).await;
         let altered = altered.map_err(|error| error.name().to_owned())?;

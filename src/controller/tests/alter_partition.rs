@@ -223,3 +223,48 @@ fn a_leader_that_is_about_to_stop_hands_over_to_who_comes_in() {
         "#]],
     );
 }
+
+#[test]
+fn a_leader_of_old_versions_is_not_refused_a_member_that_is_about_to_stop() {
+    check(
+        "
+        brokers 1,2
+        start
+        topic t 0:1,2
+        shutdown 2
+        alter 1 t-0 1,2
+        alter 1 t-0 1,2 asked_in=1
+        brokers 1
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2 []
+              to 2: know brokers 1,2 []
+            > topic t 0:1,2
+            create t-0 leader 1 epoch 0 isr 1,2
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
+            > shutdown 2
+            set t-0 leader 1 epoch 1 isr 1
+              to 1: lead [t-0 leader 1 epoch 1 isr 1]
+              to 1: know brokers 1,2 [t-0 leader 1 offline 2]
+              to 2: know brokers 1,2 [t-0 leader 1 offline 2]
+              to 2: stop [t-0 epoch 1]
+              answer shutdown, leads []
+            > alter 1 t-0 1,2
+              answer t-0 INELIGIBLE_REPLICA
+            > alter 1 t-0 1,2 asked_in=1
+            set t-0 leader 1 epoch 1 isr 1,2
+              to 1: know brokers 1,2 [t-0 leader 1 offline 2]
+              to 2: know brokers 1,2 [t-0 leader 1 offline 2]
+              answer t-0 leader 1 epoch 1 isr 1,2 version 2
+            > brokers 1
+            set t-0 leader 1 epoch 2 isr 1
+              to 1: know brokers 1 []
+              to 1: lead [t-0 leader 1 epoch 2 isr 1]
+              to 1: know brokers 1 [t-0 leader 1 offline 2]
+        "#]],
+    );
+}

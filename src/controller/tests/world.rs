@@ -138,7 +138,7 @@ impl World {
             broker,
             broker_epoch: self.brokers.get(&broker).map_or(BrokerEpoch(1), |live| live.epoch),
             partitions: vec![partition],
-            ineligible: ErrorCode::IneligibleReplica,
+            refuses_ineligible: true,
         }
     }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use common::{
-    error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch},
     topic::Uuid,
 };
@@ -20,7 +19,8 @@ use crate::{
     request_context::RequestContext,
 };
 
-/// First version that names topics by id, and that knows INELIGIBLE_REPLICA.
+/// First version that names topics by id, and that knows INELIGIBLE_REPLICA. Leaders that speak an older one take a refusal
+/// of a member for the end of all proposals (Kafka 3.0), so they are not refused, as a controller of their time would not.
 const TOPIC_IDS: i16 = 2;
 /// First version that says which registration of each member the leader has seen.
 const MEMBER_EPOCHS: i16 = 3;
@@ -33,10 +33,6 @@ pub(crate) async fn handle(
     request: AlterPartitionRequest,
 ) -> AlterPartitionResponse {
     let version = ctx.api_version;
-    let ineligible = match version {
-        TOPIC_IDS.. => ErrorCode::IneligibleReplica,
-        _ => ErrorCode::OperationNotAttempted,
-    };
     let partitions = request.topics.iter().flat_map(|topic| {
         let key = match version {
             TOPIC_IDS.. => TopicKey::Id(Uuid(topic.topic_id.as_u128())),
@@ -48,7 +44,7 @@ pub(crate) async fn handle(
         broker: BrokerId(request.broker_id.0),
         broker_epoch: BrokerEpoch(request.broker_epoch),
         partitions: partitions.collect(),
-        ineligible,
+        refuses_ineligible: version >= TOPIC_IDS,
     };
     match broker.controller.alter_partition(request).await {
         Ok(altered) => AlterPartitionResponse::default().with_topics(topics(altered)),

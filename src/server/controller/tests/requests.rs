@@ -62,7 +62,7 @@ impl Cluster {
             broker: BROKER,
             broker_epoch: self.epoch_of(BROKER).await,
             partitions: vec![partition],
-            ineligible: ErrorCode::IneligibleReplica,
+            refuses_ineligible: true,
         };
         self.controller.alter_partition(request).await
     }
@@ -127,7 +127,7 @@ async fn who_is_not_in_office_says_so() {
         broker: BROKER,
         broker_epoch: epoch,
         partitions: Vec::new(),
-        ineligible: ErrorCode::IneligibleReplica,
+        refuses_ineligible: true,
     };
     assert_eq!(cluster.controller.alter_partition(request).await, Err(ErrorCode::NotController));
 }
