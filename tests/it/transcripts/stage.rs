@@ -109,7 +109,20 @@ impl Stage {
     pub(super) fn with_brokers(count: usize) -> Stage {
         let mut stage = Stage::empty();
         stage.cluster = Some(Cluster::start(stage.path(), count));
-        stage.with_admin(async |admin| {
+        stage.wait_for_brokers(count);
+        stage
+    }
+
+    /// Starts the next of the recorder's brokers.
+    pub(super) fn add_broker(&mut self) {
+        let cluster = self.cluster.as_mut().expect("a stage with brokers");
+        cluster.add_broker(self.folder.path());
+        let count = cluster.brokers.len();
+        self.wait_for_brokers(count);
+    }
+
+    fn wait_for_brokers(&self, count: usize) {
+        self.with_admin(async |admin| {
             let waiting = async {
                 while admin.describe_cluster().await.unwrap().nodes.len() < count {
                     tokio::task::yield_now().await;
@@ -117,7 +130,6 @@ impl Stage {
             };
             tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the brokers know each other");
         });
-        stage
     }
 
     /// Stops the broker of that id as if it were killed: what it leads is not moved before it goes.
@@ -341,31 +353,38 @@ impl Cluster {
         let zookeeper = Server::start(Config::for_tests(folder.join("zookeeper"))).unwrap();
         let zookeeper_address = zookeeper.address().to_string();
         let runtime = Runtime::new().unwrap();
-        let start = |id: usize| {
-            let recorded = fs::read(self::folder().join(format!("server{id}.properties"))).unwrap();
-            let mut settings: Properties = properties::parse(&recorded);
-            settings.retain(|key, _| !is_of_security(key));
-            let data = folder.join(format!("b{id}/data"));
-            for (key, value) in [
-                ("listeners", "PLAINTEXT://127.0.0.1:0"),
-                ("zookeeper.connect", &zookeeper_address),
-                ("log.dirs", &data.display().to_string()),
-                ("controlled.shutdown.enable", "false"),
-            ] {
-                settings.insert(key.to_owned(), value.to_owned());
-            }
-            let config = Arc::new(BrokerConfig::parse(&settings).unwrap());
-            runtime.block_on(Running::start(config, &JavaOptions::default())).unwrap()
-        };
-        let brokers: Vec<Running> = (1..=count).map(start).collect();
-        let address = |broker: &Running| broker.local_address("PLAINTEXT").unwrap().to_string();
-        Cluster {
-            addresses: brokers.iter().map(address).collect(),
-            brokers: brokers.into_iter().map(Some).collect(),
+        let mut cluster = Cluster {
+            addresses: Vec::new(),
+            brokers: Vec::new(),
             runtime,
             zookeeper: Some(zookeeper),
             zookeeper_address,
+        };
+        for _ in 0..count {
+            cluster.add_broker(folder);
         }
+        cluster
+    }
+
+    fn add_broker(&mut self, folder: &Path) {
+        let id = self.brokers.len() + 1;
+        let recorded = fs::read(self::folder().join(format!("server{id}.properties"))).unwrap();
+        let mut settings: Properties = properties::parse(&recorded);
+        settings.retain(|key, _| !is_of_security(key));
+        let data = folder.join(format!("b{id}/data"));
+        for (key, value) in [
+            ("listeners", "PLAINTEXT://127.0.0.1:0"),
+            ("zookeeper.connect", &self.zookeeper_address),
+            ("log.dirs", &data.display().to_string()),
+            ("controlled.shutdown.enable", "false"),
+        ] {
+            settings.insert(key.to_owned(), value.to_owned());
+        }
+        let config = Arc::new(BrokerConfig::parse(&settings).unwrap());
+        let started = self.runtime.block_on(Running::start(config, &JavaOptions::default()));
+        let broker = started.unwrap();
+        self.addresses.push(broker.local_address("PLAINTEXT").unwrap().to_string());
+        self.brokers.push(Some(broker));
     }
 
     fn client_properties(&self) -> Properties {

@@ -55,7 +55,7 @@ fn set(arguments: &mut [String], option: &str, value: &str) {
 }
 
 pub(in super::super) fn run() {
-    let stage = Stage::with_broker();
+    let mut stage = Stage::with_broker();
     stage.create_topics(&[("idem", 2), ("txn", 2), ("txn-open", 1), ("input", 4), ("hang", 1)]);
     let mut report = Report::new("kafka-transactions");
     let mut start = String::new();
@@ -71,6 +71,7 @@ pub(in super::super) fn run() {
                     stage.with_admin(async |admin| open_producer(admin, "txn-open").await);
                 set(&mut arguments, "--producer-id", &producer.producer_id.to_string());
             }
+            "describe-producers-wrong-broker" => stage.add_broker(),
             // It waits as long as a call may take.
             "describe-producers-unknown" => {
                 arguments
