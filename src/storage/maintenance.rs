@@ -35,6 +35,8 @@ use crate::{
 const SYNC_EACH_MAX: usize = 64;
 /// How often the background thread looks for work.
 const TURN: Duration = Duration::from_secs(1);
+/// How soon after another it looks at the earliest.
+const SHORTEST_TURN: Duration = Duration::from_millis(10);
 
 /// When maintenance does what next.
 #[derive(Debug)]
@@ -58,6 +60,24 @@ impl Schedule {
             high_watermarks: after(intervals.high_watermark_checkpoint_ms),
             producers: after(intervals.producer_check_ms),
         }
+    }
+}
+
+impl Schedule {
+    /// How long nothing is due, at most a turn.
+    fn pause(&self, now: Timestamp) -> Duration {
+        let dues = [
+            self.retention,
+            self.flush,
+            self.recovery_points,
+            self.log_starts,
+            self.high_watermarks,
+            self.producers,
+        ];
+        let next = dues.iter().map(|due| due.0).min().unwrap_or(now.0);
+        let pause = u64::try_from(next.saturating_sub(now.0)).unwrap_or(0);
+        // Never none at all, whatever the intervals are.
+        Duration::from_millis(pause).clamp(SHORTEST_TURN, TURN)
     }
 }
 
@@ -100,6 +120,11 @@ impl LogManager {
         if is_due(&mut schedule.high_watermarks, now, intervals.high_watermark_checkpoint_ms) {
             self.checkpoint_high_watermarks();
         }
+    }
+
+    /// How long maintenance may wait: what is due comes on time, such as the first look at retention after a start.
+    fn time_to_next(&self, now: Timestamp) -> Duration {
+        self.schedule.lock().pause(now)
     }
 
     /// Looks at the logs that asked for it.
@@ -296,7 +321,8 @@ impl Background {
                 manager.maintain(clock::wall_clock());
                 let mut stopped = stopped.lock();
                 if !*stopped {
-                    wake.wait_for(&mut stopped, TURN);
+                    let pause = manager.time_to_next(clock::wall_clock());
+                    wake.wait_for(&mut stopped, pause);
                 }
                 if *stopped {
                     return;
