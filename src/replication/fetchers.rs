@@ -191,6 +191,11 @@ impl Fetchers {
         self.takeovers.begin(&self.shared, partition, from, epoch);
     }
 
+    /// Copies nothing any more: of a broker that stops, leaders would think that it is there to stay.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
     /// Copies a partition no longer from a leader.
     pub(crate) fn leave(&self, name: &TopicPartition, leader: BrokerId) {
         let running = self.running.lock();

@@ -192,6 +192,13 @@ impl ReplicaManager {
         }
     }
 
+    /// Copies nothing from other brokers any more; to be called when this one stops.
+    pub fn stop_fetching(&self) {
+        if let Some(fetchers) = &self.fetchers {
+            fetchers.stop();
+        }
+    }
+
     /// How many partitions with other replicas are led here still, or were led here until now and are not taken over yet.
     pub fn left_to_move(&self) -> usize {
         let topics = self.topics.read();

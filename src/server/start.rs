@@ -198,6 +198,7 @@ impl Running {
         if self.broker.config.controlled_shutdown_enable {
             controlled_shutdown::run(&self.broker).await;
         }
+        self.broker.replicas.stop_fetching();
         // Members that wait in a rebalance are told; else the drain would wait for them.
         self.broker.groups.stop();
         self.broker.transactions.stop();
@@ -276,7 +277,7 @@ async fn start(
         Arc::new(leaders),
         broker_epoch.clone(),
         registry,
-        stop.clone(),
+        stop.child_token(),
     );
     let replicas =
         Arc::new(ReplicaManager::new(surroundings.clone(), logs.clone(), Some(fetchers)));
