@@ -1,0 +1,475 @@
+//! A broker: its disk, its process, its sessions with ZooKeeper, and the controller's word to it.
+//!
+//! The glue of `server/registration.rs` and `server/replica_requests.rs`, without tasks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, Timestamp},
+    security_protocol::SecurityProtocol,
+    topic::TopicPartition,
+};
+use controller::request::{Body, BrokerRequest, DURING_DELETE, StopReplicaPartition};
+use metadata::{broker::Endpoint, cache::MetadataCache};
+use partition::leader::{Leadership, Proposal};
+use storage::{
+    log::Log,
+    log_config::LogConfig,
+    log_load::{Known, LogOptions},
+    shared::{LogDirectory, Shared},
+    verification::VerificationGuard,
+};
+use zk::{
+    changes::{SessionState, ZkChanges},
+    documents::broker::{self, BrokerDocument},
+    fake::FakeStore,
+    paths,
+    registration::{Ghosts, register},
+    store::{SessionId, Watch, ZkStore},
+};
+
+use crate::{
+    bugs::Bug,
+    network::{Node, Produce, RequestId},
+    office::Office,
+    replica::{Replica, Role, Word},
+    world::{Event, Millis, SESSION_TIMEOUT, TOPIC, TOPIC_ID, World, at_once, looked},
+};
+
+/// How often a broker looks what ZooKeeper has told it, at most.
+const LOOK_EVERY_MAX: Millis = 40;
+/// How often a broker looks at its in-sync sets.
+const CHECK_EVERY: Millis = 600;
+/// How often a broker writes its checkpoints, at most.
+const FLUSH_EVERY_MAX: Millis = 1500;
+/// What the candidates for the controller's office watch.
+const WATCHED: [&str; 3] = [paths::CONTROLLER, paths::BROKER_IDS, paths::TOPICS];
+
+/// A broker, whether or not it runs.
+pub struct Broker {
+    /// Its id.
+    pub id: BrokerId,
+    /// Counts its processes.
+    pub process_number: u32,
+    /// The one that runs.
+    pub process: Option<Process>,
+    /// Until when it is stopped, as with SIGSTOP.
+    pub stopped_until: Millis,
+    /// Its monotonic clock jumps, and does not go back.
+    pub clock_is_ahead: Duration,
+    /// Its wall clock jumps either way.
+    pub wall_clock_is_ahead: i64,
+    /// What its disk holds of each partition.
+    pub disk: BTreeMap<i32, OnDisk>,
+    /// Its sessions since its machine has started: `.zookeeper_sessions`.
+    pub sessions: Vec<SessionId>,
+    /// Partitions of which a power cut has taken records, until the in-sync sets are without it.
+    pub has_lost: BTreeSet<i32>,
+    folder: PathBuf,
+}
+
+/// What a disk holds of a partition beside its files.
+#[derive(Clone, Debug, Default)]
+pub struct OnDisk {
+    /// `recovery-point-offset-checkpoint`.
+    pub recovery_point: Offset0,
+    /// `replication-offset-checkpoint`.
+    pub high_watermark: Offset0,
+    /// Sizes of the segments' files when they were synced last: a power cut leaves that much at least.
+    pub synced: BTreeMap<PathBuf, u64>,
+}
+
+/// An offset that begins with 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset0(pub Offset);
+
+impl Default for Offset0 {
+    fn default() -> Offset0 {
+        Offset0(Offset::ZERO)
+    }
+}
+
+/// A running broker.
+pub struct Process {
+    /// Its client of ZooKeeper.
+    pub store: Arc<FakeStore>,
+    /// What ZooKeeper has told it.
+    pub changes: ZkChanges,
+    /// The session in which it is registered.
+    pub registered: Option<SessionId>,
+    /// Its registration.
+    pub broker_epoch: BrokerEpoch,
+    /// The newest controller that has spoken.
+    pub controller_epoch: ControllerEpoch,
+    /// What it knows of the cluster.
+    pub metadata: MetadataCache,
+    /// The logs that are open.
+    pub logs: BTreeMap<i32, Arc<Log>>,
+    /// The partitions that it was told of.
+    pub replicas: BTreeMap<i32, Replica>,
+    /// Its term as the controller.
+    pub office: Option<Office>,
+    /// Whether it has taken part in the election since `/controller` has changed.
+    pub is_candidate: bool,
+    /// What its leaders want of the controller: one change for each partition.
+    pub proposals: BTreeMap<i32, Proposal>,
+    /// What the controller was asked for.
+    pub proposed: Option<(RequestId, Vec<(i32, Proposal)>)>,
+    /// Batches that wait for the transaction coordinator's answer.
+    pub verifications: BTreeMap<u64, Verification>,
+    /// Counts the fetchers' orders.
+    pub orders: u64,
+    directory: Arc<LogDirectory>,
+    shared: Arc<Shared>,
+}
+
+/// A batch that waits for the transaction coordinator's answer.
+pub struct Verification {
+    /// The batch.
+    pub produce: Produce,
+    /// Who has sent it.
+    pub from: Node,
+    /// In which request.
+    pub request: RequestId,
+    /// What goes with its append.
+    pub guard: VerificationGuard,
+    /// What the answer will be.
+    pub is_part: bool,
+}
+
+impl Broker {
+    /// A broker that has never run.
+    pub fn new(id: BrokerId, folder: &Path) -> Broker {
+        let folder = folder.join(format!("broker-{id}"));
+        fs::create_dir(&folder).expect("a new folder can be made");
+        Broker {
+            id,
+            process_number: 0,
+            process: None,
+            stopped_until: 0,
+            clock_is_ahead: Duration::ZERO,
+            wall_clock_is_ahead: 0,
+            disk: BTreeMap::new(),
+            sessions: Vec::new(),
+            has_lost: BTreeSet::new(),
+            folder,
+        }
+    }
+
+    /// Where a partition's log is.
+    pub fn log_path(&self, partition: i32) -> PathBuf {
+        self.folder.join(format!("{TOPIC}-{partition}"))
+    }
+}
+
+/// Nothing expires: a log that is cut looks at the real clock, which is no seed's.
+fn log_config() -> LogConfig {
+    LogConfig {
+        retention_ms: -1,
+        segment_bytes: 16 << 10,
+        segment_ms: i64::MAX,
+        producer_id_expiration_ms: i64::MAX,
+        ..LogConfig::default()
+    }
+}
+
+impl World {
+    /// The running process of a broker. Only for events that were found to be for it.
+    pub fn process(&mut self, id: BrokerId) -> &mut Process {
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        broker.process.as_mut().expect("events of dead processes are passed over")
+    }
+
+    /// The number of a broker's process.
+    pub fn process_number(&self, id: BrokerId) -> u32 {
+        self.brokers[&id].process_number
+    }
+
+    /// A broker starts, with the logs that its disk has.
+    pub fn start(&mut self, id: BrokerId) {
+        if self.brokers[&id].process.is_some() || self.must_stay_away(id) {
+            if self.brokers[&id].process.is_none() {
+                self.after(50, Event::Start(id));
+            }
+            return;
+        }
+        let store = self.zookeeper.connect();
+        let changes = store.changes().under(&WATCHED);
+        let now = self.wall_clock_of(id);
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        broker.process_number += 1;
+        broker.stopped_until = 0;
+        let (directory, shared) = (LogDirectory::new(&broker.folder), Shared::new(1));
+        let mut process = Process {
+            store,
+            changes,
+            registered: None,
+            broker_epoch: BrokerEpoch::NONE,
+            controller_epoch: ControllerEpoch(0),
+            metadata: MetadataCache::new(),
+            logs: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            office: None,
+            is_candidate: false,
+            proposals: BTreeMap::new(),
+            proposed: None,
+            verifications: BTreeMap::new(),
+            orders: 0,
+            directory,
+            shared,
+        };
+        for (partition, disk) in &mut broker.disk {
+            let path = broker.folder.join(format!("{TOPIC}-{partition}"));
+            let options = process.log_options(*partition, path, now);
+            let known =
+                Known { clean: false, recovery_point: Some(disk.recovery_point.0), start: None };
+            let log = Log::open(options, known).expect("a log opens whatever a crash has left");
+            log.set_high_watermark(disk.high_watermark.0);
+            process.logs.insert(*partition, Arc::new(log));
+        }
+        broker.process = Some(process);
+        let number = broker.process_number;
+        let ends: Vec<i64> = self.process(id).logs.values().map(|log| log.end_offset().0).collect();
+        self.note(format_args!("broker {id} starts, logs end at {ends:?}"));
+        self.logs_were_opened(id);
+        self.after(1, Event::LookAtZooKeeper(id, number));
+        self.after(CHECK_EVERY, Event::CheckInSync(id, number));
+        self.after(FLUSH_EVERY_MAX, Event::Flush(id, number));
+    }
+
+    /// Looks what ZooKeeper has told: registers, runs for the office, reads what the controller has to know.
+    pub fn look_at_zookeeper(&mut self, id: BrokerId) {
+        let number = self.process_number(id);
+        let delay = self.random.between(2, LOOK_EVERY_MAX);
+        self.after(delay, Event::LookAtZooKeeper(id, number));
+        let process = self.process(id);
+        let SessionState::Connected(session) = process.store.session() else { return };
+        let changes = process.changes.take();
+        if process.office.as_ref().is_some_and(|office| office.session != session) {
+            process.office = None;
+            self.note(format_args!("broker {id} is not the controller: its session has ended"));
+        }
+        let process = self.process(id);
+        if process.registered != Some(session) {
+            process.is_candidate = false;
+            self.register(id, session);
+        }
+        let process = self.process(id);
+        if process.registered != Some(session) {
+            return;
+        }
+        let office_is_dirty =
+            changes.as_ref().is_some_and(|changes| changes.node_is_dirty(paths::CONTROLLER));
+        if process.office.is_some() {
+            if let Some(changes) = changes {
+                self.read_changes(id, &changes);
+            }
+        } else if office_is_dirty || !process.is_candidate {
+            process.is_candidate = true;
+            self.run_for_office(id);
+        }
+    }
+
+    fn register(&mut self, id: BrokerId, session: SessionId) {
+        let path = paths::broker_id(id.0);
+        let owner =
+            looked(self.looker.get(&path, Watch::No)).and_then(|node| node.stat.ephemeral_owner);
+        let timestamp = self.wall_clock_of(id);
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        broker.sessions.push(session);
+        if owner.is_some_and(|owner| !broker.sessions.contains(&owner)) {
+            // Of before the machine's start: it is waited for.
+            return;
+        }
+        let document = BrokerDocument {
+            version: broker::VERSION,
+            endpoints: vec![Endpoint {
+                listener: "PLAINTEXT".to_owned(),
+                host: format!("broker-{id}"),
+                port: 9092,
+                protocol: SecurityProtocol::Plaintext,
+            }],
+            rack: None,
+            jmx_port: -1,
+            timestamp,
+            features: BTreeMap::new(),
+        };
+        let sessions = broker.sessions.clone();
+        let is_ours = |session| sessions.contains(&session);
+        let ghosts = Ghosts { is_ours: &is_ours, wait_at_most: Duration::ZERO };
+        let store = self.process(id).store.clone();
+        let registered = at_once(register(&*store, id, &document, &ghosts));
+        if let Some(Ok(epoch)) = registered {
+            let process = self.process(id);
+            process.broker_epoch = epoch;
+            // A fault on the way may have ended the session meanwhile.
+            process.registered =
+                Some(session).filter(|_| store.session().session_id() == Some(session));
+            self.note(format_args!("broker {id} is registered with epoch {epoch}"));
+        }
+    }
+
+    /// Carries out the controller's word, unless it is out of date.
+    pub fn take_word(
+        &mut self,
+        id: BrokerId,
+        request: BrokerRequest,
+    ) -> (ErrorCode, Vec<(TopicPartition, ErrorCode)>) {
+        let takes_all = self.options.bug == Some(Bug::StaleWordsAreTaken);
+        let process = self.process(id);
+        let is_old = request.broker_epoch < process.broker_epoch && !takes_all;
+        if request.broker_epoch != BrokerEpoch::NONE && is_old {
+            return (ErrorCode::StaleBrokerEpoch, Vec::new());
+        }
+        if request.controller_epoch < process.controller_epoch && !takes_all {
+            return (ErrorCode::StaleControllerEpoch, Vec::new());
+        }
+        process.controller_epoch = request.controller_epoch;
+        let mut outcomes = Vec::new();
+        match request.body {
+            Body::UpdateMetadata(update) => {
+                process.metadata.apply(&update);
+            }
+            Body::LeaderAndIsr(told) => {
+                for told in told.topics.into_iter().flat_map(|topic| topic.partitions) {
+                    let leadership = told.leadership;
+                    let word = Word {
+                        leader: leadership.leader,
+                        leadership: Leadership {
+                            epoch: leadership.leader_epoch,
+                            partition_epoch: leadership.partition_epoch,
+                            replicas: told.assignment.replicas,
+                            adding: told.assignment.adding,
+                            isr: leadership.isr,
+                        },
+                    };
+                    let applied = self.apply(id, told.index, word);
+                    let error = applied.err().unwrap_or(ErrorCode::None);
+                    outcomes.push((World::name(told.index), error));
+                }
+            }
+            Body::StopReplica(told) => {
+                for told in told.topics.into_iter().flat_map(|topic| topic.partitions) {
+                    let error = self.stop_replica(id, told);
+                    outcomes.push((World::name(told.index), error));
+                }
+            }
+        }
+        (ErrorCode::None, outcomes)
+    }
+
+    fn stop_replica(&mut self, id: BrokerId, told: StopReplicaPartition) -> ErrorCode {
+        let process = self.process(id);
+        let known = process.replicas.get(&told.index);
+        let current = known.map_or(LeaderEpoch::NONE, |replica| replica.role.epoch());
+        let overrides =
+            told.leader_epoch == DURING_DELETE || told.leader_epoch == LeaderEpoch::NONE;
+        if !overrides && told.leader_epoch < current {
+            return ErrorCode::FencedLeaderEpoch;
+        }
+        if let Some(replica) = process.replicas.get_mut(&told.index) {
+            replica.role = Role::None;
+            replica.copying = None;
+        }
+        self.wake(id, told.index);
+        self.process(id).replicas.remove(&told.index);
+        ErrorCode::None
+    }
+
+    /// The log of a partition; made where it is missing.
+    pub fn host(&mut self, id: BrokerId, partition: i32) -> Arc<Log> {
+        let now = self.wall_clock_of(id);
+        let path = self.brokers[&id].log_path(partition);
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        let process = broker.process.as_mut().expect("a running broker hosts");
+        if let Some(log) = process.logs.get(&partition) {
+            return log.clone();
+        }
+        let options = process.log_options(partition, path, now);
+        let log = Log::create(options, Some(TOPIC_ID)).expect("a log can be made");
+        let log = Arc::new(log);
+        process.logs.insert(partition, log.clone());
+        broker.disk.insert(partition, OnDisk::default());
+        log
+    }
+
+    /// Writes the checkpoints; in half of the cases all logs are synced before.
+    pub fn flush(&mut self, id: BrokerId) {
+        let number = self.process_number(id);
+        let delay = self.random.between(200, FLUSH_EVERY_MAX);
+        self.after(delay, Event::Flush(id, number));
+        let does_sync = self.random.chance(500);
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        let Some(process) = &broker.process else { return };
+        for (partition, log) in &process.logs {
+            let disk = broker.disk.entry(*partition).or_default();
+            disk.high_watermark = Offset0(log.high_watermark());
+            if does_sync && log.flush().is_ok() {
+                disk.synced = segment_sizes(&log.path());
+            }
+            disk.recovery_point = Offset0(log.recovery_point());
+        }
+    }
+
+    /// The connection to ZooKeeper is back.
+    pub fn reconnect(&mut self, id: BrokerId) {
+        self.process(id).store.reconnect();
+        self.note(format_args!("broker {id} reaches ZooKeeper"));
+    }
+
+    /// The connection to ZooKeeper is lost for a while; the session ends if that is too long.
+    pub fn lose_zookeeper(&mut self, id: BrokerId, duration: Millis) {
+        let number = self.process_number(id);
+        let store = self.process(id).store.clone();
+        store.disconnect();
+        if let Some(session) = store.session().session_id()
+            && duration > SESSION_TIMEOUT
+        {
+            self.after(SESSION_TIMEOUT, Event::ExpireSession(session));
+        }
+        self.after(duration, Event::Reconnect(id, number));
+    }
+
+    /// The process dies; what it has written is in the page cache.
+    pub fn crash(&mut self, id: BrokerId) {
+        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
+        let Some(process) = broker.process.take() else { return };
+        process.store.disconnect();
+        let session = process.store.session().session_id();
+        let closed = at_once(process.store.close());
+        closed.expect("at once").expect("a fake can be closed");
+        if let Some(session) = session {
+            self.after(SESSION_TIMEOUT, Event::ExpireSession(session));
+        }
+        self.note(format_args!("broker {id} is gone"));
+    }
+}
+
+/// Sizes of the segments of a log's folder.
+pub fn segment_sizes(path: &Path) -> BTreeMap<PathBuf, u64> {
+    let entries = fs::read_dir(path).expect("the log's folder is there");
+    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
+    let sized = |path: PathBuf| (path.clone(), fs::metadata(&path).map_or(0, |data| data.len()));
+    paths.filter(is_segment).map(sized).collect()
+}
+
+impl Process {
+    fn log_options(&self, partition: i32, path: PathBuf, now: Timestamp) -> LogOptions {
+        LogOptions {
+            partition: World::name(partition),
+            directory: self.directory.clone(),
+            path,
+            config: Arc::new(log_config()),
+            shared: self.shared.clone(),
+            now,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Bugs that are put in on purpose, so that it is known that the simulator finds such bugs. They sit in the glue around
+//! the decision crates, which is the simulator's own: the product has no line for them.
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The leader commits whatever is in its own log.
+    WatermarkIsTheLeadersEnd,
+    /// A leader counts who it wants out of the in-sync set as out before the controller has agreed.
+    ShrinkIsNotAwaited,
+    /// A leader answers followers of any epoch.
+    FetchEpochIsNotChecked,
+    /// A follower cuts its log to its own high watermark, not to where the logs part. Source: KIP-101.
+    TruncatesToTheWatermark,
+    /// A controller writes whether or not another one has been elected.
+    WritesWithoutTheFence,
+    /// A broker takes the controllers' words in any order.
+    StaleWordsAreTaken,
+    /// acks=all is answered as soon as the leader has the records.
+    AnswersBeforeTheWatermark,
+    /// acks=all is promised however few are in sync.
+    TooFewInSyncAreEnough,
+    /// Consumers read to the end of the log.
+    ConsumersReadToTheEnd,
+    /// Readers of committed records get those of open transactions.
+    OpenTransactionsAreRead,
+    /// Of a transaction one partition's marker is the other one.
+    OneMarkerIsWrong,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 11] = [
+        Bug::WatermarkIsTheLeadersEnd,
+        Bug::ShrinkIsNotAwaited,
+        Bug::FetchEpochIsNotChecked,
+        Bug::TruncatesToTheWatermark,
+        Bug::WritesWithoutTheFence,
+        Bug::StaleWordsAreTaken,
+        Bug::AnswersBeforeTheWatermark,
+        Bug::TooFewInSyncAreEnough,
+        Bug::ConsumersReadToTheEnd,
+        Bug::OpenTransactionsAreRead,
+        Bug::OneMarkerIsWrong,
+    ];
+
+    /// The bug of a name.
+    pub fn from_name(name: &str) -> Option<Bug> {
+        Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+    }
+}

@@ -1,0 +1,295 @@
+//! What goes wrong, and the budget that keeps the invariants meaningful.
+//!
+//! A power cut takes what was not synced. It hits a broker only where, of each of its partitions, another member of the
+//! in-sync set has all that was acknowledged; and a broker that has lost records comes back once the in-sync sets are
+//! without it. For in ZooKeeper mode a controller cannot know that a member that it finds registered has lost the end of its
+//! log, if it did not see it go. `Options::quick_return` leaves that out. ZooKeeper learns of such a loss at once. Where
+//! such a broker is left alone in sync all the same, the run says nothing and ends.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use common::ids::{BrokerId, Offset};
+use zk::{fake::Fault, store::ZkStore};
+
+use crate::{
+    broker::Offset0,
+    copies::{Content, count_records},
+    invariants::acknowledged::missing,
+    network::Network,
+    world::{Event, Millis, World, at_once},
+};
+
+/// When faults begin, and end.
+const FAULTS_BEGIN: Millis = 1200;
+const FAULTS_END: Millis = 9000;
+/// How long the cluster has to become whole.
+const RECOVERY: Millis = 9000;
+
+impl World {
+    /// Decides when things go wrong.
+    pub fn begin_faults(&mut self) {
+        let count = self.random.between(3, 14);
+        for _ in 0..count {
+            let at = self.random.between(FAULTS_BEGIN, FAULTS_END);
+            self.after(at, Event::Fault);
+        }
+        self.after(FAULTS_END, Event::Heal);
+        self.after(FAULTS_END + RECOVERY, Event::End);
+    }
+
+    /// Something goes wrong.
+    pub fn fault(&mut self) {
+        if self.healed {
+            return;
+        }
+        let running = self.running();
+        let Some(id) = self.random.pick(&running) else { return };
+        match self.random.below(13) {
+            0 | 1 => {
+                self.note(format_args!("FAULT broker {id} is killed"));
+                self.crash(id);
+                self.start_after(id, 30, 2500);
+            }
+            2..=4 => self.cut_power(id),
+            5 => self.stop_for_a_while(id),
+            6 => self.cut_network(id),
+            7 => {
+                self.network.lost = self.random.between(0, 80);
+                self.network.repeated = self.random.between(0, 80);
+                self.network.late = self.random.between(0, 150);
+                let network = self.network.clone();
+                self.note(format_args!("FAULT the network is bad: {network:?}"));
+                self.mend_after(300, 4000);
+            }
+            8 => {
+                let duration = self.random.between(30, 2500);
+                self.note(format_args!(
+                    "FAULT broker {id} does not reach ZooKeeper for {duration}"
+                ));
+                self.lose_zookeeper(id, duration);
+            }
+            9 => {
+                self.note(format_args!("FAULT the session of broker {id} ends"));
+                self.process(id).store.expire();
+            }
+            10 => {
+                let faults = [
+                    Fault::LostBefore,
+                    Fault::LostAfter,
+                    Fault::ExpiredBefore,
+                    Fault::ExpiredAfter,
+                ];
+                let fault = self.random.pick(&faults).unwrap_or(Fault::LostAfter);
+                self.note(format_args!("FAULT the next write of broker {id}: {fault:?}"));
+                self.process(id).store.fail_next_write(fault);
+            }
+            11 => self.jump(id),
+            // A broker that is dead without the controller's knowledge, and has lost records, must not be left alone in sync.
+            _ if self.brokers.values().any(|broker| !broker.has_lost.is_empty()) => {}
+            _ => {
+                self.note(format_args!("FAULT broker {id} stops in order"));
+                self.announce_stop(id);
+                let delay = self.random.between(50, 600);
+                let number = self.process_number(id);
+                self.after(delay, Event::Close(id, number));
+            }
+        }
+    }
+
+    fn start_after(&mut self, id: BrokerId, low: Millis, high: Millis) {
+        let delay = self.random.between(low, high);
+        self.after(delay, Event::Start(id));
+    }
+
+    fn mend_after(&mut self, low: Millis, high: Millis) {
+        let delay = self.random.between(low, high);
+        self.after(delay, Event::MendNetwork);
+    }
+
+    /// A process that does nothing for a while, and does not know it.
+    fn stop_for_a_while(&mut self, id: BrokerId) {
+        let duration = self.random.between(50, 2500);
+        self.note(format_args!("FAULT broker {id} stands still for {duration}"));
+        self.lose_zookeeper(id, duration);
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.stopped_until = self.now + duration;
+        }
+    }
+
+    /// A broker does not reach some others, nor they it, or one way only.
+    fn cut_network(&mut self, id: BrokerId) {
+        let others: Vec<BrokerId> = self.brokers.keys().copied().filter(|one| *one != id).collect();
+        for other in others {
+            if self.random.chance(700) {
+                self.network.cut.insert((id, other));
+            }
+            if self.random.chance(700) {
+                self.network.cut.insert((other, id));
+            }
+        }
+        let cut = self.network.cut.clone();
+        self.note(format_args!("FAULT ways are cut: {cut:?}"));
+        if self.random.chance(300) {
+            let duration = self.random.between(100, 2500);
+            self.lose_zookeeper(id, duration);
+        }
+        self.mend_after(300, 3500);
+    }
+
+    fn jump(&mut self, id: BrokerId) {
+        let ahead = self.random.between(300, 4000);
+        let wall = i64::try_from(self.random.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;
+        self.note(format_args!("FAULT clocks of broker {id} jump by {ahead} and {wall}"));
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.clock_is_ahead += Duration::from_millis(ahead);
+            broker.wall_clock_is_ahead += wall;
+        }
+    }
+
+    /// The network is as it should be.
+    pub fn mend_network(&mut self) {
+        self.note(format_args!("the network is mended"));
+        self.network = Network::default();
+    }
+
+    /// Nothing goes wrong from now on.
+    pub fn heal(&mut self) {
+        self.note(format_args!("nothing goes wrong from now on"));
+        self.healed = true;
+        self.network = Network::default();
+        self.history.work_at_heal = self.work_done();
+        let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
+        for id in ids {
+            self.start_after(id, 1, 300);
+        }
+    }
+
+    /// A broker's process ends in order.
+    pub fn close(&mut self, id: BrokerId) {
+        let Some(broker) = self.brokers.get_mut(&id) else { return };
+        let Some(process) = &broker.process else { return };
+        for (partition, log) in &process.logs {
+            if log.flush().is_ok() {
+                let disk = broker.disk.entry(*partition).or_default();
+                disk.high_watermark = Offset0(log.high_watermark());
+                disk.recovery_point = Offset0(log.recovery_point());
+                disk.synced = crate::broker::segment_sizes(&log.path());
+            }
+        }
+        let closed = at_once(process.store.close());
+        closed.expect("at once").expect("a fake can be closed");
+        self.crash(id);
+        self.start_after(id, 30, 1500);
+    }
+
+    /// Whether a power cut of the broker is within the budget: what was acknowledged is also elsewhere.
+    fn may_lose_power(&mut self, id: BrokerId) -> bool {
+        let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
+        for partition in self.partitions.clone() {
+            if !self.brokers[&id].disk.contains_key(&partition) {
+                continue;
+            }
+            for id in &ids {
+                self.read_copy(*id, partition);
+            }
+            let in_sync = self.in_sync_set(partition);
+            // One that has lost records may have to wait for this one.
+            let comes_back = |other: &BrokerId| !self.brokers[other].has_lost.contains(&partition);
+            let mut others = in_sync.into_iter().filter(|other| *other != id && comes_back(other));
+            if !others.any(|other| missing(self, partition, self.copy(other, partition)).is_none())
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A machine loses its power: what was not synced is cut at some byte.
+    fn cut_power(&mut self, id: BrokerId) {
+        if !self.may_lose_power(id) {
+            return;
+        }
+        self.note(format_args!("FAULT broker {id} loses its power"));
+        for partition in self.partitions.clone() {
+            self.read_copy(id, partition);
+        }
+        let session = self.process(id).store.session().session_id();
+        self.crash(id);
+        let mut cuts = Vec::new();
+        let Some(broker) = self.brokers.get_mut(&id) else { return };
+        broker.sessions.clear();
+        for (partition, disk) in &broker.disk {
+            let path = broker.log_path(*partition);
+            let sizes = crate::broker::segment_sizes(&path);
+            let synced = |path: &PathBuf| disk.synced.get(path).copied().unwrap_or(0);
+            let unsynced: u64 =
+                sizes.iter().map(|(path, size)| size.saturating_sub(synced(path))).sum();
+            let mut left = self.random.between(0, unsynced);
+            for (path, size) in &sizes {
+                let kept = synced(path).min(*size);
+                let more = left.min(size - kept);
+                left -= more;
+                let file = fs::File::options().write(true).open(path);
+                let cut = file.and_then(|file| file.set_len(kept + more));
+                cut.expect("a segment can be cut");
+            }
+            cuts.push((*partition, count_records(&path)));
+        }
+        for (partition, count) in cuts {
+            self.copies_are_lost(id, partition, count);
+        }
+        if let Some(session) = session.filter(|_| !self.brokers[&id].has_lost.is_empty()) {
+            self.zookeeper.expire_session(session);
+        }
+        self.start_after(id, 30, 2500);
+    }
+
+    /// Of a broker's replica only the first records are left.
+    fn copies_are_lost(&mut self, id: BrokerId, partition: i32, count: usize) {
+        let lost: Vec<u64> = self
+            .copy(id, partition)
+            .iter()
+            .skip(count)
+            .filter_map(|stored| match stored.content {
+                Content::Value(value) => Some(value),
+                Content::Marker(_) => None,
+            })
+            .collect();
+        let had = self.copy(id, partition).len();
+        if had > count {
+            self.note(format_args!("broker {id} keeps {count} of {had} records of {partition}"));
+            if let Some(broker) = self.brokers.get_mut(&id) {
+                broker.has_lost.insert(partition);
+            }
+        }
+        for value in lost {
+            *self.history.lost_copies.entry(value).or_default() += 1;
+        }
+        let end = Offset(i64::try_from(count).unwrap_or(0));
+        self.forget_from(id, partition, end);
+    }
+
+    /// Whether a broker that has lost records must not start yet.
+    pub fn must_stay_away(&mut self, id: BrokerId) -> bool {
+        if self.options.quick_return {
+            return false;
+        }
+        let in_sync: Vec<i32> = self.brokers[&id]
+            .has_lost
+            .iter()
+            .copied()
+            .filter(|partition| self.in_sync_set(*partition).contains(&id))
+            .collect();
+        // The others failed before ZooKeeper knew of this one: too much was lost at once.
+        if in_sync.iter().any(|partition| self.in_sync_set(*partition) == [id]) {
+            self.note(format_args!("broker {id} has lost records and is alone in sync"));
+            self.is_void = true;
+        }
+        if in_sync.is_empty()
+            && let Some(broker) = self.brokers.get_mut(&id)
+        {
+            broker.has_lost.clear();
+        }
+        !in_sync.is_empty()
+    }
+}

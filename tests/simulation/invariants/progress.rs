@@ -1,0 +1,61 @@
+//! Once nothing goes wrong any more the cluster becomes whole: every partition has a leader with all replicas in sync and
+//! all committed, every producer gets on, transactions end.
+
+use common::ids::BrokerId;
+
+use crate::{
+    clients::Client,
+    replica::Role,
+    world::{REPLICAS, World},
+};
+
+const NAME: &str = "progress";
+
+impl World {
+    /// How much each producer has done.
+    pub fn work_done(&self) -> Vec<u64> {
+        let work = |client: &Client| match client {
+            Client::Plain { acknowledged, .. } => Some(*acknowledged),
+            Client::Idempotent(producer) => Some(producer.acknowledged),
+            Client::Transactional(producer) => Some(producer.ended),
+            Client::Consumer(_) => None,
+        };
+        self.clients.all.iter().filter_map(work).collect()
+    }
+
+    /// Faults were over long ago.
+    pub fn check_progress(&mut self) {
+        let down: Vec<BrokerId> =
+            self.brokers.keys().copied().filter(|id| self.brokers[id].process.is_none()).collect();
+        if !down.is_empty() {
+            return self.violate(NAME, format!("{down:?} do not run"));
+        }
+        for partition in self.partitions.clone() {
+            let state =
+                self.invariants.states.states.get(&partition).map(|(state, _)| state.clone());
+            let Some(state) = state else {
+                return self.violate(NAME, format!("{partition} was never led"));
+            };
+            if state.isr.len() < REPLICAS {
+                let what = format!("of {partition} only {:?} are in sync", state.isr);
+                return self.violate(NAME, what);
+            }
+            let leader = state.leader;
+            let leads = self.brokers.contains_key(&leader)
+                && self
+                    .replica(leader, partition)
+                    .is_some_and(|replica| matches!(replica.role, Role::Leader(_)));
+            if !leads {
+                return self.violate(NAME, format!("{leader} does not lead {partition}"));
+            }
+        }
+        let done = self.work_done();
+        let before = self.history.work_at_heal.clone();
+        for (number, (now, before)) in done.iter().zip(&before).enumerate() {
+            if now <= before {
+                return self
+                    .violate(NAME, format!("producer {number} has not got on since {before}"));
+            }
+        }
+    }
+}
