@@ -187,12 +187,17 @@ def behind_relay(port: int, relay_port: int) -> dict:
     }
 
 
-def broker_command(broker: str) -> list:
+def broker_command(broker: str, version: str = "3.9.1", options: tuple[str, ...] = ("-Xmx512m",)) -> list:
     if broker == "odradek":
         return [BIN / "kafka-server-start.sh"]
+    return kafka_command("kafka.Kafka", version, options)
+
+
+def kafka_command(main_class: str, version: str = "3.9.1", options: tuple[str, ...] = ("-Xmx512m",)) -> list:
+    """Of a server out of a real Kafka's jars."""
     peer = ROOT / "tests" / "peer" / "peer"
-    classpath = subprocess.run([peer, "classpath"], capture_output=True, text=True, check=True).stdout.strip()
-    return ["java", "-Xmx512m", f"-Dlog4j.configuration=file:{ROOT}/config/log4j.properties", "-cp", classpath, "kafka.Kafka"]
+    fetched = subprocess.run([peer, "classpath"], capture_output=True, text=True, check=True, env=os.environ | {"KAFKA_VERSION": version})
+    return ["java", *options, f"-Dlog4j.configuration=file:{ROOT}/config/log4j.properties", "-cp", fetched.stdout.strip(), main_class]
 
 
 def write_properties(path: Path, values: dict) -> None:
