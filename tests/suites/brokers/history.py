@@ -14,6 +14,7 @@ its exit code is 1 then. A journal is text with a line for each event, written a
     TIME NAME sent PARTITION NUMBER [TRANSACTION]
                                          the record's value is NAME/PARTITION/NUMBER[/TRANSACTION]; numbers count within a partition
     TIME NAME acked PARTITION NUMBER OFFSET
+                                         - for one that was sent again, and acknowledged as being there already
     TIME NAME failed PARTITION NUMBER REASON
     TIME NAME begins TRANSACTION, then commits or aborts (it is asked for), then committed or aborted (it is answered)
     TIME NAME undecided TRANSACTION REASON
@@ -99,7 +100,7 @@ class Producing:
     def delivered(self, error, message):
         _, partition, number, *_ = message.value().decode().split("/")
         if error is None:
-            self.journal.write(f"acked {partition} {number} {message.offset()}")
+            self.journal.write(f"acked {partition} {number} {'-' if message.offset() is None else message.offset()}")
         else:
             self.journal.write(f"failed {partition} {number} {one_word(error)}")
 

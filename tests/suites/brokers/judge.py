@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 EXAMPLES_MAX = 3
 # States of a transaction by its last event.
-WHOLE, NOTHING, EITHER = "whole", "nothing", "either"
+WHOLE, NOTHING, EITHER = "committed", "aborted", "undecided"
 STATES = {"begins": NOTHING, "commits": EITHER, "committed": WHOLE, "aborts": NOTHING, "aborted": NOTHING, "undecided": EITHER}
 
 
@@ -31,7 +31,8 @@ class Producer:
     kind: str
     # Of partition and number: the transaction, or None.
     sent: dict[tuple[int, int], str | None] = field(default_factory=dict)
-    acked: dict[tuple[int, int], int] = field(default_factory=dict)
+    # Offsets; None for a batch that was sent again, and acknowledged as one that is there already.
+    acked: dict[tuple[int, int], int | None] = field(default_factory=dict)
     failed: set[tuple[int, int]] = field(default_factory=set)
     transactions: dict[str, str] = field(default_factory=dict)
     fatal: list[str] = field(default_factory=list)
@@ -111,7 +112,7 @@ def of_producer(producer: Producer, event: str, words: list[str]) -> None:
     if event == "sent":
         producer.sent[int(words[0]), int(words[1])] = words[2] if len(words) > 2 else None
     elif event == "acked":
-        producer.acked[int(words[0]), int(words[1])] = int(words[2])
+        producer.acked[int(words[0]), int(words[1])] = int(words[2]) if words[2] != "-" else None
     elif event == "failed":
         producer.failed.add((int(words[0]), int(words[1])))
     elif event == "fatal":
@@ -205,7 +206,10 @@ def check_producer(producer: Producer, truth: Truth, where: Where, found: Breach
         found.add("a client gave up", f"{producer.name}: {reason}")
     for (partition, number), offset in producer.acked.items():
         value, there = producer.value(partition, number), truth[partition].get(offset)
-        if there is None:
+        if offset is None:
+            if not where.get((producer.name, partition, number)):
+                found.add("an acknowledged record is missing", f"{value}, acknowledged as sent before")
+        elif there is None:
             found.add("an acknowledged record is missing", f"{value}, acknowledged at {offset}")
         elif there != value:
             found.add("an acknowledged record is elsewhere", f"{value} was acknowledged at {offset}, where {there} is")

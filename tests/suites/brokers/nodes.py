@@ -18,7 +18,7 @@ from pathlib import Path
 import kafka.admin
 from cluster import BIN, ROOT, START_SECONDS_MAX, Failure, Process, accepts, broker_command, kafka_command, write_properties
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.structs import TopicPartition
 from network import Network
 from support import Expired, Lost, Session
@@ -204,7 +204,7 @@ class Layout:
 class Cluster:
     """Broker ids are 1, 2, 3."""
 
-    def __init__(self, folder: Path, layout: Layout, properties: dict | None = None):
+    def __init__(self, folder: Path, layout: Layout, begins_as: str | None = None, properties: dict | None = None):
         self.folder = folder
         self.layout = layout
         self.network = Network()
@@ -214,7 +214,7 @@ class Cluster:
             links = {member.name: quiet_port() for member in self.zookeeper.members}
             for member in self.zookeeper.members:
                 self.network.listen(links[member.name], member.name, member.port, f"broker{id}")
-            broker = Broker(id, kind, layout.version, folder, {
+            broker = Broker(id, begins_as or kind, layout.version, folder, {
                 "zookeeper.connect": ",".join(f"127.0.0.1:{port}" for port in links.values()),
                 "zookeeper.session.timeout.ms": SESSION_MS, "inter.broker.protocol.version": PROTOCOL[layout.version],
                 "replica.lag.time.max.ms": LAG_MS, "auto.create.topics.enable": "false", "default.replication.factor": 3,
@@ -345,6 +345,10 @@ class Cluster:
         admin = self.admin()
         admin.create_topics([NewTopic(name, partitions, replication, config=config)], operation_timeout=30)[name].result(60)
         self.await_full([name], 30)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(name, total)], operation_timeout=30)[name].result(60)
 
     def delete_topic(self, name: str) -> None:
         admin = self.admin()

@@ -20,8 +20,10 @@ sys.path[1:1] = [str(folder) for folder in (TESTS / "clients", TESTS / "clients"
 
 from cases import CASES, Case, Run  # noqa: E402
 from cluster import Failure  # noqa: E402
+from confluent_kafka import KafkaException  # noqa: E402
 from load import Load  # noqa: E402
 from nodes import Cluster, Layout  # noqa: E402
+from support import Expired, Lost  # noqa: E402
 
 
 def main() -> int:
@@ -56,7 +58,7 @@ def main() -> int:
 def passes(case: Case, layout: Layout, options: argparse.Namespace) -> bool:
     print(f"{case.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix=f"brokers-{case.name}-", dir=options.folder))
-    cluster = Cluster(folder, layout)
+    cluster = Cluster(folder, layout, case.begins_as)
     load = Load(cluster, **(case.load or {}))
     begin = time.monotonic()
     try:
@@ -67,9 +69,9 @@ def passes(case: Case, layout: Layout, options: argparse.Namespace) -> bool:
             case.act(run)
             for line in load.finish():
                 run.say(line)
-    except Failure as failure:
+    except (Failure, KafkaException, OSError, Lost, Expired, ValueError) as failure:
         words = [f"--brokers {','.join(layout.brokers)}", f"--zookeeper {layout.zookeeper}", f"--kafka-version {layout.version}", f"--seed {options.seed}"]
-        print(f"FAIL  {case.name}: {failure}\n      everything is in {folder}; again: tests/suites/brokers/run {case.name} {' '.join(words)}"
+        print(f"FAIL  {case.name}: {type(failure).__name__}: {failure}\n      everything is in {folder}; again: tests/suites/brokers/run {case.name} {' '.join(words)}"
               + (" --short" if options.short else ""), flush=True)
         return False
     finally:

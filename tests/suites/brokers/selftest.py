@@ -82,6 +82,7 @@ class Judge(unittest.TestCase):
         self.refuses("an observer misses a record", ("20 c read 0 1 p/0/1", None))
         self.refuses("an observer misses a record", ("20 f read 0 0 p/0/0", None))
         self.refuses("a record before others is missing", *self.everywhere("read 0 0 p/0/0", None), ("3 p acked 0 0 0", None))
+        self.refuses("an acknowledged record is missing", *self.everywhere("read 1 0 p/1/0", None), ("3 p acked 1 0 0", "3 p acked 1 0 -"))
         self.refuses("an acknowledged record is elsewhere", ("3 p acked 1 0 0", "3 p acked 1 0 1"))
 
     def test_two_values(self):
