@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kafka.admin
+import kafka.errors
 from cluster import BIN, ROOT, START_SECONDS_MAX, Failure, Process, accepts, broker_command, kafka_command, write_properties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka.protocol.admin.topics import ElectionType
 from kafka.structs import TopicPartition
 from network import Network
 from support import Expired, Lost, Session
@@ -50,7 +52,7 @@ def eventually(what: str, seconds: float, look, pause: float = 0.05) -> float:
     while True:
         try:
             complaint = look()
-        except (OSError, ValueError, KafkaException, Lost, Expired) as error:
+        except (OSError, ValueError, KafkaException, kafka.errors.KafkaError, Lost, Expired) as error:
             complaint = f"{type(error).__name__}: {error}"
         now = time.monotonic()
         if not complaint:
@@ -369,7 +371,9 @@ class Cluster:
 
     def reassign(self, wanted: dict[tuple[str, int], list[int]]) -> None:
         with self.other_admin() as admin:
-            admin.alter_partition_reassignments({TopicPartition(*one): replicas for one, replicas in wanted.items()})
+            answers = admin.alter_partition_reassignments({TopicPartition(*one): replicas for one, replicas in wanted.items()})
+        if refused := {one: error for one, error in answers.items() if error is not None}:
+            raise Failure(f"the reassignment is refused: {refused}")
 
     def await_reassigned(self, seconds: float) -> float:
         def look():
@@ -380,7 +384,7 @@ class Cluster:
 
     def elect_preferred(self) -> None:
         with self.other_admin() as admin:
-            admin.elect_leaders("preferred", raise_errors=False)
+            admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False)
 
     def expire(self, id: int) -> None:
         """Ends the broker's ZooKeeper session, as its owner could."""

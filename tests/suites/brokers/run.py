@@ -21,6 +21,7 @@ sys.path[1:1] = [str(folder) for folder in (TESTS / "clients", TESTS / "clients"
 from cases import CASES, Case, Run  # noqa: E402
 from cluster import Failure  # noqa: E402
 from confluent_kafka import KafkaException  # noqa: E402
+from kafka.errors import KafkaError  # noqa: E402
 from load import Load  # noqa: E402
 from nodes import Cluster, Layout  # noqa: E402
 from support import Expired, Lost  # noqa: E402
@@ -69,7 +70,7 @@ def passes(case: Case, layout: Layout, options: argparse.Namespace) -> bool:
             case.act(run)
             for line in load.finish():
                 run.say(line)
-    except (Failure, KafkaException, OSError, Lost, Expired, ValueError) as failure:
+    except (Failure, KafkaException, KafkaError, OSError, Lost, Expired, ValueError) as failure:
         words = [f"--brokers {','.join(layout.brokers)}", f"--zookeeper {layout.zookeeper}", f"--kafka-version {layout.version}", f"--seed {options.seed}"]
         print(f"FAIL  {case.name}: {type(failure).__name__}: {failure}\n      everything is in {folder}; again: tests/suites/brokers/run {case.name} {' '.join(words)}"
               + (" --short" if options.short else ""), flush=True)
