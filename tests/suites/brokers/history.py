@@ -158,6 +158,8 @@ class Producing:
                 self.send(number)
                 self.producer.poll(0)
             if self.chance.randrange(ABORT_OF) == 0:
+                # Else librdkafka may ask to abort before the coordinator has let in a partition, on any broker, and give up.
+                self.producer.flush(60)
                 self.abort(number)
                 return count
             asked = True
