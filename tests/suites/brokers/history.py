@@ -77,14 +77,16 @@ class Producing:
         self.fatal = None
         kinds = {
             "idempotent": {"enable.idempotence": True},
-            # Without idempotence, a retry overtakes what is sent after it, on any broker.
+            # One at a time: else a retry overtakes what is sent after it. It still does where a partition changes its leader meanwhile.
             "plain": {"max.in.flight.requests.per.connection": 1},
-            "transactional": {"transactional.id": options.name, "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000},
+            "transactional": {"transactional.id": options.name, "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000,
+                              # Else librdkafka 2.16 forgets its coordinator with all brokers, where none is there for a moment.
+                              "metadata.recovery.strategy": "none"},
         }
         self.producer = Producer({
             "bootstrap.servers": options.bootstrap, "acks": "all", "linger.ms": 5, "batch.num.messages": 50, "message.timeout.ms": DELIVERY_MS,
             "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 500, "retry.backoff.ms": 50, "topic.metadata.refresh.interval.ms": 2000,
-            "socket.timeout.ms": 10_000, "request.timeout.ms": 8_000, "metadata.recovery.strategy": "none", "log_level": 0,
+            "socket.timeout.ms": 10_000, "request.timeout.ms": 8_000, "log_level": 0,
             "socket.connection.setup.timeout.ms": 5_000, "error_cb": self.noted, **kinds[options.kind],
         })
         self.journal.write(f"produces {options.topic} {options.kind}")
@@ -214,7 +216,7 @@ def read(options) -> None:
         "bootstrap.servers": options.bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
         "enable.partition.eof": not options.follow, "isolation.level": options.isolation, "auto.offset.reset": "error",
         "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000, "socket.timeout.ms": 10_000,
-        "fetch.wait.max.ms": 200, "fetch.error.backoff.ms": 50, "metadata.recovery.strategy": "none", "error_cb": lambda _: None, "log_level": 0,
+        "fetch.wait.max.ms": 200, "fetch.error.backoff.ms": 50, "error_cb": lambda _: None, "log_level": 0,
     })
     consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in range(options.partitions)])
     journal.write(f"{'follows' if options.follow else 'reads'} {options.topic} {options.isolation}")
@@ -247,8 +249,8 @@ def replicas(options) -> None:
         journal = Journal(options.journal, name)
         journal.write(f"reads {options.topic} replica")
         for folder in sorted(Path(directory).glob(f"{options.topic}-*")):
-            if re.fullmatch(re.escape(options.topic) + r"-\d+", folder.name):
-                partition = int(folder.name.rpartition("-")[2])
+            partition = int(folder.name.rpartition("-")[2]) if re.fullmatch(re.escape(options.topic) + r"-\d+", folder.name) else None
+            if partition is not None and (options.only is None or partition in options.only):
                 journal.write(*segments.lines(folder, partition))
 
 
@@ -280,6 +282,7 @@ def main() -> None:
     one = commands.add_parser("replicas")
     one.add_argument("--topic", required=True)
     one.add_argument("--journal", required=True)
+    one.add_argument("--only", type=lambda listed: [int(word) for word in listed.split(",")], help="these partitions, between commas")
     one.add_argument("directories", nargs="+", metavar="NAME=LOGDIR")
     commands.add_parser("check").add_argument("files", nargs="+")
     options = parser.parse_args()

@@ -123,6 +123,14 @@ class Judge(unittest.TestCase):
         self.refuses("a client gave up", ("3 p acked 1 0 0", "3 p acked 1 0 0|4 p fatal OUT_OF_ORDER"))
         self.refuses("an observer was refused", ("20 u end 0 6", "20 u error OFFSET_OUT_OF_RANGE|20 u end 0 6"))
 
+    def test_a_producer_with_two_lives(self):
+        lives = ["1 p produces t idempotent", "2 p sent 0 0", "3 p sent 0 1", "4 p sent 0 2", "5 p acked 0 0 0", "6 p produces t idempotent",
+                 "7 p sent 0 3", "8 p acked 0 3 1"]
+        read = said("u", "reads t read_uncommitted", "read 0 0 p/0/0|read 0 1 p/0/3|end 0 2")
+        self.assertEqual(judge.judge(lives + read)[0], [])
+        lives.remove("6 p produces t idempotent")
+        self.assertIn("p/0/1, one of 2 before number 3", judge.judge(lives + read)[0][0])
+
     def test_what_a_plain_producer_may(self):
         lines = [line.replace("idempotent", "plain") for line in history()]
         for name in ("b1", "b2", "u", "c"):
