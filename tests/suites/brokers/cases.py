@@ -511,3 +511,57 @@ def migration(run: Run) -> None:
     """Three of Kafka's brokers become ours, one at a time, and Kafka's again, under load. With --brokers kafka, they stay what they are."""
     roll(run, {id: run.cluster.layout.brokers[id - 1] for id in run.cluster.brokers}, "there")
     roll(run, {id: "kafka" for id in run.cluster.brokers}, "back")
+
+
+# Everything.
+
+
+def disturbances(run: Run, id: int) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
+    """What may happen to a broker: how it begins, and how it ends."""
+    cluster, network_ = run.cluster, run.cluster.network
+    broker = cluster.brokers[id]
+    other = run.chance.choice([one for one in cluster.brokers if one != id])
+    state = run.chance.choice([network.LOST, network.HELD, network.CUT])
+
+    def links(ways, **what):
+        return lambda: network_.disturb(*ways, **what), lambda: network_.disturb(*ways)
+
+    def nothing():
+        """It is over by itself."""
+    return {
+        "killed": (broker.kill, lambda: cluster.launch(id)),
+        "stopped": (lambda: broker.stop(signal.SIGTERM), lambda: cluster.launch(id)),
+        "frozen": (broker.freeze, broker.thaw),
+        f"apart from the others, {state},": links(cluster.ways_between(id), state=state),
+        f"apart from broker {other}, {state},": links(cluster.ways_between(id, [other]), state=state),
+        f"not heard by broker {other}": links([(f"broker{id}", f"broker{other}")], state=network.LOST),
+        f"without ZooKeeper, {state},": links(cluster.ways_to_zookeeper([id]), state=state),
+        "slow": links([*cluster.ways_between(id), *cluster.ways_to_zookeeper([id])], delay=0.1, rate=300_000),
+        "without its session": (lambda: cluster.try_to_expire(id), nothing),
+        "not in /controller": (lambda: cluster.zookeeper.delete("/controller"), nothing),
+    }
+
+
+@case()
+def anything(run: Run) -> None:
+    """One or two brokers at a time have any of the troubles above, of any length; producers die, too."""
+    for number in range(4 if run.short else 25):
+        ends = []
+        for id in run.chance.sample(sorted(run.cluster.brokers), run.chance.choice([1, 1, 2])):
+            trouble, (begin, end) = run.chance.choice(sorted(disturbances(run, id).items()))
+            run.say(f"broker {id} is {trouble} while the controller is {run.cluster.controller()}")
+            begin()
+            ends.append(end)
+            run.pause(0, 1)
+        if run.chance.randrange(3) == 0:
+            run.load.kill_producer(run.chance.choice(sorted(run.load.producers)))
+        run.pause(0.5, SESSION_MS / 1000 + 6)
+        for end in ends:
+            end()
+        for broker in run.cluster.brokers.values():
+            broker.wait_until_it_accepts()
+        if number % 3 == 2:
+            run.settle()
+        else:
+            run.pause(0, 4)
+    run.settle()

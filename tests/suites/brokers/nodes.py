@@ -392,6 +392,11 @@ class Cluster:
         member = next(member for member in self.zookeeper.members if member.runs and not member.frozen)
         Session(member.port, key, patience=5).close()
 
+    def try_to_expire(self, id: int) -> None:
+        """The same, of a session that may be over."""
+        with contextlib.suppress(Lost, Expired, OSError):
+            self.expire(id)
+
     # Links.
 
     def ways_between(self, id: int, others=None) -> list[tuple[str, str]]:
