@@ -1,90 +1,17 @@
-"""The cases: each starts from a cluster that is well, disturbs it under load, and wants it well again.
-
-What Kafka promises is asked for always: nothing acknowledged is lost, and so on (judge.py). When it is undisturbed again, the cluster has to be
-well within SETTLE_SECONDS, without a restart. The figures are printed, and held to limits where there are some.
-"""
+"""The cases that disturb one kind of brokers. Each says what it does."""
 
 import contextlib
 import json
-import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import network
+from case import CONTROLLER_SECONDS, LED_SECONDS, SETTLE_SECONDS, SHUTDOWN_SECONDS, Run, case
 from cluster import Failure
 from confluent_kafka.admin import NewTopic
 from load import PARTITIONS, Load
-from nodes import LAG_MS, SESSION_MS, Cluster, all_ways, eventually
-
-SETTLE_SECONDS = 30
-# ZooKeeper ends sessions at ticks of a second; the rest is for the controller, on a busy machine.
-LED_SECONDS = SESSION_MS / 1000 + 6
-CONTROLLER_SECONDS = 1.0
-SHUTDOWN_SECONDS = 15
-
-
-@dataclass
-class Run:
-    cluster: Cluster
-    load: Load
-    chance: random.Random
-    short: bool
-    began: float
-
-    def say(self, text: str) -> None:
-        print(f"  {time.monotonic() - self.began:>6.1f} s  {text}", flush=True)
-
-    def measured(self, what: str, seconds: float, at_most: float | None = None) -> None:
-        self.say(f"{what}: {seconds:.2f} s")
-        if at_most is not None and seconds > at_most:
-            raise Failure(f"{what}: {seconds:.2f} s, and may take {at_most:.1f} s")
-
-    def pause(self, least: float, most: float | None = None) -> None:
-        time.sleep(self.chance.uniform(least, most or least))
-
-    def settle(self, what: str = "every replica in sync again") -> None:
-        """Nothing is disturbed any more: the cluster has to come to itself."""
-        begin = time.monotonic()
-        self.cluster.network.heal()
-        self.cluster.await_served(SETTLE_SECONDS)
-        self.cluster.await_full(self.cluster.existing(self.load.topics), max(1, SETTLE_SECONDS - (time.monotonic() - begin)))
-        self.measured(what, time.monotonic() - begin, SETTLE_SECONDS)
-        self.load.await_progress(SETTLE_SECONDS)
-
-    def a_leader(self, but: int | None = None) -> int:
-        """A broker that leads something, and is not this one."""
-        leaders = sorted({one.leader for one in self.cluster.partitions([self.load.topic]).values()} - {but, -1})
-        return self.chance.choice(leaders)
-
-
-@dataclass(frozen=True)
-class Case:
-    act: Callable[[Run], None]
-    # Part of the short form.
-    short: bool = False
-    # Wants an ensemble.
-    ensemble: bool = False
-    # What all brokers are at its beginning; else what the options say.
-    begins_as: str | None = None
-    load: dict | None = None
-
-    @property
-    def name(self) -> str:
-        return self.act.__name__.replace("_", "-")
-
-
-CASES: dict[str, Case] = {}
-
-
-def case(**more):
-    def keep(act):
-        one = Case(act, **more)
-        CASES[one.name] = one
-        return act
-    return keep
-
+from nodes import LAG_MS, SESSION_MS, all_ways, eventually
 
 # Brokers that die, or seem to.
 
@@ -448,69 +375,6 @@ def recreated_topic(run: Run) -> None:
         run.settle()
         for line in new.finish():
             run.say(line)
-
-
-# Two kinds of broker.
-
-
-def elected(run: Run, kind: str) -> int:
-    """Deletes /controller until a broker of this kind is elected."""
-    for _ in range(60):
-        controller = run.cluster.controller()
-        if controller is not None and run.cluster.brokers[controller].kind == kind:
-            run.cluster.await_served(SETTLE_SECONDS)
-            return controller
-        run.cluster.zookeeper.delete("/controller")
-        time.sleep(0.2)
-    raise Failure(f"no broker of kind {kind} is elected")
-
-
-def work_for_the_controller(run: Run, name: str) -> None:
-    """What it decides: a topic is made, grows and goes, a broker dies and comes back, a preferred leader is elected."""
-    run.cluster.create_topic(name, 3)
-    run.cluster.add_partitions(name, 5)
-    run.cluster.await_full([name], SETTLE_SECONDS)
-    id = run.chance.choice([id for id in run.cluster.brokers if id != run.cluster.controller()])
-    begin = time.monotonic()
-    run.cluster.brokers[id].kill()
-    run.cluster.await_led([name, *run.load.topics], 60)
-    run.measured(f"every partition led after SIGKILL of broker {id}", time.monotonic() - begin, LED_SECONDS)
-    run.cluster.start_again(id)
-    run.cluster.await_full([name], SETTLE_SECONDS)
-    run.cluster.elect_preferred()
-
-    def preferred():
-        wrong = [one for one, found in run.cluster.partitions([name]).items() if found.leader != found.replicas[0]]
-        return f"{wrong} have another leader" if wrong else None
-    eventually("preferred leaders lead", SETTLE_SECONDS, preferred)
-    run.cluster.delete_topic(name)
-    eventually(f"{name} is gone", SETTLE_SECONDS, lambda: "there" if name in run.cluster.view(id, None).topics else None)
-
-
-def roll(run: Run, wanted: dict[int, str], what: str) -> None:
-    """One broker after the other becomes another kind; after each, either kind has been the controller."""
-    for id in run.chance.sample(sorted(wanted), len(wanted)):
-        begin = time.monotonic()
-        broker = run.cluster.brokers[id]
-        broker.stop(signal.SIGTERM)
-        run.measured(f"{what}: broker {id} has stopped", time.monotonic() - begin, SHUTDOWN_SECONDS)
-        broker.become(wanted[id])
-        run.cluster.start_again(id)
-        run.settle(f"{what}: broker {id} is {wanted[id]}, every replica in sync")
-        for kind in sorted({one.kind for one in run.cluster.brokers.values()}):
-            run.say(f"broker {elected(run, kind)} is the controller, {kind}")
-            if not run.short or id == max(wanted):
-                work_for_the_controller(run, f"by-{kind}-{what}-{id}")
-                run.settle()
-        run.load.kill_producer("transactional")
-        run.load.await_progress(SETTLE_SECONDS)
-
-
-@case(begins_as="kafka")
-def migration(run: Run) -> None:
-    """Three of Kafka's brokers become ours, one at a time, and Kafka's again, under load. With --brokers kafka, they stay what they are."""
-    roll(run, {id: run.cluster.layout.brokers[id - 1] for id in run.cluster.brokers}, "there")
-    roll(run, {id: "kafka" for id in run.cluster.brokers}, "back")
 
 
 # Everything.

@@ -7,7 +7,6 @@ journals `clients/group_checks.py` judges.
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import clients

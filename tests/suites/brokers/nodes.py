@@ -5,25 +5,22 @@ Clients reach the brokers directly: a broker that is cut off from the others may
 
 import contextlib
 import json
-import os
 import random
 import signal
 import socket
-import subprocess
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import kafka.admin
 import kafka.errors
-from cluster import BIN, ROOT, START_SECONDS_MAX, Failure, Process, accepts, broker_command, kafka_command, write_properties
+from cluster import BIN, START_SECONDS_MAX, Failure, Process, broker_command, kafka_command, write_properties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin.topics import ElectionType
 from kafka.structs import TopicPartition
 from network import Network
-from support import Expired, Lost, Session
+from support import Expired, Lost, Session, word
 from wire import Metadata, Partition, metadata
 
 SESSION_MS = 6000
@@ -186,7 +183,6 @@ class ZooKeeper:
 
     def leader(self) -> Node:
         """The member that leads the ensemble, or the only one."""
-        from support import word
         for member in self.members:
             with contextlib.suppress(OSError):
                 if "Mode: leader" in word(member.port, "srvr", 2):

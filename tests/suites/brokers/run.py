@@ -18,7 +18,9 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parents[1]
 sys.path[1:1] = [str(folder) for folder in (TESTS / "clients", TESTS / "clients" / "adapters", TESTS / "suites", TESTS / "suites" / "zookeeper")]
 
-from cases import CASES, Case, Run  # noqa: E402
+import cases  # noqa: E402, F401
+import kinds  # noqa: E402, F401
+from case import CASES, Case, Run  # noqa: E402
 from cluster import Failure  # noqa: E402
 from confluent_kafka import KafkaException  # noqa: E402
 from kafka.errors import KafkaError  # noqa: E402
@@ -38,17 +40,17 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where each case has its own")
     parser.add_argument("--keep", action="store_true", help="leave the folders")
     options = parser.parse_args()
-    kinds = tuple(options.brokers.split(",")) if "," in options.brokers else (options.brokers,) * 3
-    if len(kinds) != 3 or not set(kinds) <= {"ours", "kafka"}:
+    brokers = tuple(options.brokers.split(",")) if "," in options.brokers else (options.brokers,) * 3
+    if len(brokers) != 3 or not set(brokers) <= {"ours", "kafka"}:
         parser.error("--brokers: ours, kafka, or three of them between commas")
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     # So that everything is stopped then, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    layout = Layout(kinds, options.kafka_version, options.zookeeper)
+    layout = Layout(brokers, options.kafka_version, options.zookeeper)
     chosen = [CASES[name] for name in options.cases] or [
         one for one in CASES.values() if (one.short or not options.short) and (options.zookeeper == "ensemble" or not one.ensemble)]
-    print(f"seed {options.seed}, brokers {','.join(kinds)}, ZooKeeper {options.zookeeper}", flush=True)
+    print(f"seed {options.seed}, brokers {','.join(brokers)}, ZooKeeper {options.zookeeper}", flush=True)
     begin = time.monotonic()
     failed = [one.name for one in chosen if not passes(one, layout, options)]
     print(f"{len(chosen) - len(failed)} of {len(chosen)} cases passed, {time.monotonic() - begin:.0f} s"
