@@ -136,7 +136,9 @@ class Producing:
                     count += 1
                 # Does not catch up on what an outage held back.
                 begin = max(begin, time.monotonic() - count / self.options.rate - 0.5)
-                self.producer.poll(max(0, begin + count / self.options.rate - time.monotonic()))
+                while not self.stopping and (ahead := begin + count / self.options.rate - time.monotonic()) > 0:
+                    # It returns after each delivery.
+                    self.producer.poll(ahead)
             left = self.producer.flush(120)
         except KafkaException as error:
             self.fatal, left = error, 0
