@@ -62,6 +62,7 @@ def roll(run: Run, wanted: dict[int, str], what: str) -> None:
 
 @case(begins_as="kafka")
 def migration(run: Run) -> None:
-    """Three of Kafka's brokers become ours, one at a time, and Kafka's again, under load. With --brokers kafka, they stay what they are."""
+    """Three of Kafka's brokers become ours, one at a time, and Kafka's again, under load. With --brokers kafka, they stay what they are; with
+    --brokers upgraded --kafka-version 3.0.0, it is Kafka's own upgrade, and the way back."""
     roll(run, {id: run.cluster.layout.brokers[id - 1] for id in run.cluster.brokers}, "there")
     roll(run, {id: "kafka" for id in run.cluster.brokers}, "back")

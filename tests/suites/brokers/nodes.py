@@ -33,6 +33,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 PORTS = range(12000, 32000)
 # Of the names under which Kafka keeps the version that brokers speak to each other.
 PROTOCOL = {"3.9.1": "3.9", "3.0.0": "3.0"}
+UPGRADED = "3.9.1"
 
 
 def quiet_port() -> int:
@@ -92,7 +93,7 @@ class Node(Process):
 
 
 class Broker(Node):
-    """`kind` is `ours` or `kafka`; it changes between two lives alone."""
+    """`kind` is `ours`, `kafka`, or `upgraded` for Kafka 3.9.1 whatever the version of the others; it changes between two lives alone."""
 
     def __init__(self, id: int, kind: str, version: str, folder: Path, properties: dict):
         self.id = id
@@ -121,7 +122,8 @@ class Broker(Node):
         self.kind = kind
         options = (*JVM, "-Xmx400m", f"-Dkafka.logs.dir={self.folder}/logs")
         (self.folder / "logs").mkdir(exist_ok=True)
-        self.command = [*map(str, broker_command("odradek" if kind == "ours" else "kafka", self.version, options)), str(self.file)]
+        version = UPGRADED if kind == "upgraded" else self.version
+        self.command = [*map(str, broker_command("odradek" if kind == "ours" else "kafka", version, options)), str(self.file)]
 
 
 class ZooKeeper:
@@ -239,7 +241,7 @@ class Cluster:
     def launch(self, id: int) -> None:
         """Starts a broker, and does not wait for it. A real Kafka does not start while the node of its former life is there."""
         broker = self.brokers[id]
-        if broker.kind == "kafka":
+        if broker.kind != "ours":
             eventually(f"the registration of broker {id} is gone", 3 * SESSION_MS / 1000,
                        lambda: "there" if self.zookeeper.get(f"/brokers/ids/{id}")[1] else None)
         broker.start()

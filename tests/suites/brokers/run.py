@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--short", action="store_true", help="fewer cases, and less of each")
-    parser.add_argument("--brokers", default="ours", help="ours, kafka, or three of them between commas (ours)")
+    parser.add_argument("--brokers", default="ours", help="ours, kafka, upgraded (Kafka 3.9.1, whatever --kafka-version says), or three of them between commas (ours)")
     parser.add_argument("--zookeeper", choices=["ours", "apache", "ensemble"], default="ours")
     parser.add_argument("--kafka-version", choices=["3.9.1", "3.0.0"], default="3.9.1", help="of brokers that are Kafka's, and what all speak to each other")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
@@ -41,8 +41,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the folders")
     options = parser.parse_args()
     brokers = tuple(options.brokers.split(",")) if "," in options.brokers else (options.brokers,) * 3
-    if len(brokers) != 3 or not set(brokers) <= {"ours", "kafka"}:
-        parser.error("--brokers: ours, kafka, or three of them between commas")
+    if len(brokers) != 3 or not set(brokers) <= {"ours", "kafka", "upgraded"}:
+        parser.error("--brokers: ours, kafka, upgraded, or three of them between commas")
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     # So that everything is stopped then, too.
