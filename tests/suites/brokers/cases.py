@@ -121,27 +121,25 @@ def freeze_controller(run: Run) -> None:
     time.sleep(max(0, seconds - (time.monotonic() - begin)))
 
     def state():
-        """What a controller changes: epochs and leaders, with their versions in ZooKeeper."""
-        found = {"controller": run.cluster.zookeeper.get("/controller"), "epoch": run.cluster.zookeeper.get("/controller_epoch")}
+        """What a controller changes: of each partition the leader, its epoch, and the epoch of the controller that said so."""
+        found = {}
         for topic in run.load.topics:
             for partition in range(PARTITIONS):
-                data = run.cluster.zookeeper.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0]
-                found[topic, partition] = data
+                one = json.loads(run.cluster.zookeeper.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0])
+                # In-sync replicas grow again, by the word of their leaders.
+                found[topic, partition] = one["leader"], one["leader_epoch"], one["controller_epoch"]
         return found
 
-    def without_isr(found):
-        """In-sync replicas grow again, by the word of their leaders."""
-        return {key: {name: value for name, value in json.loads(data).items() if name not in ("isr", "controller_epoch")}
-                if isinstance(key, tuple) else data for key, data in found.items()}
-
-    before = without_isr(state())
+    controller, epoch, before = run.cluster.controller(), run.cluster.controller_epoch(), state()
     run.cluster.brokers[id].thaw()
     run.say(f"the former controller, broker {id}, wakes up")
     run.pause(3, 4)
-    after = without_isr(state())
-    changed = {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    if (now := (run.cluster.controller(), run.cluster.controller_epoch())) != (controller, epoch):
+        raise Failure(f"the controller was {controller} in epoch {epoch}, and is {now}")
+    # The controller itself may give leaderships back to a broker that is there again.
+    changed = {key: (before[key], one) for key, one in state().items() if one[:2] != before[key][:2] and one[2] != epoch}
     if changed:
-        raise Failure(f"the former controller changed something, or something changed with its return: {changed}")
+        raise Failure(f"the former controller changed something, for it was not that of epoch {epoch}: {changed}")
     run.settle()
 
 
