@@ -162,6 +162,17 @@ pub struct NotEnoughReplicas {
     pub required: usize,
 }
 
+/// Whether the log of a follower, which ends at `offset` with records of `last_epoch`, is the leader's as far as both go.
+/// `known` is what the leader knows of that epoch: the largest one at or before it, and where it ends. Only then may the
+/// leader's high watermark be told, for the follower takes all below it for committed.
+pub fn is_one_log(
+    (last_epoch, offset): (LeaderEpoch, Offset),
+    known: Option<(LeaderEpoch, Offset)>,
+    leader_end: Offset,
+) -> bool {
+    known.is_some_and(|(epoch, end)| epoch == last_epoch && (offset <= end || end == leader_end))
+}
+
 impl Follower {
     /// One that has not fetched yet. In the in-sync set it counts as caught up at first.
     fn new(id: BrokerId, caught_up: Option<Instant>) -> Follower {

@@ -16,6 +16,7 @@ use crate::{
     follower::{Failure, FetchFrom, Fetched, Follower, LocalLog, Next, Step},
     leader::{
         Circumstances, FollowerFetch, Leader, Leadership, NotEnoughReplicas, Proposal, Verdict,
+        is_one_log,
     },
 };
 
@@ -480,6 +481,27 @@ fn a_follower_without_all_from_before_the_epoch_is_not_in_sync() {
             3s fetch 2 4: propose [1, 3, 2] at 4/8
         "#]],
     );
+}
+
+#[test]
+fn a_follower_that_is_merely_ahead_or_behind_has_the_leaders_log() {
+    // The leader has epoch 1 up to 20, and epoch 3 up to 30.
+    let fits = |epoch: i32, offset: i64| {
+        let known = match epoch {
+            3.. => Some((LeaderEpoch(3), Offset(30))),
+            1.. => Some((LeaderEpoch(1), Offset(20))),
+            _ => None,
+        };
+        is_one_log((LeaderEpoch(epoch), Offset(offset)), known, Offset(30))
+    };
+    assert!(fits(1, 15) && fits(1, 20), "behind");
+    assert!(
+        fits(3, 30) && fits(3, 34),
+        "at the end, or ahead of a leader that is about to get the rest"
+    );
+    assert!(!fits(1, 21), "the leader has other records there");
+    assert!(!fits(2, 19) && !fits(4, 31), "of an epoch of which the leader knows nothing");
+    assert!(!fits(0, 5));
 }
 
 /// A follower's log: epochs with their starts, its end, its watermark.

@@ -16,7 +16,7 @@ use common::{
 };
 use kafka_protocol::{messages::FetchRequest, protocol::StrBytes};
 use network::service::{Response, Step};
-use partition::leader::FollowerFetch;
+use partition::leader::{FollowerFetch, is_one_log};
 use record::{
     batch::{Batch, Batches},
     compression::{BrokerCompression, Codec, DECOMPRESSED_BYTES_MAX},
@@ -417,8 +417,18 @@ fn read(
         from_follower && partition.hands_over_to(terms.replica, epoch, target.fetch_offset);
     if !hands_over {
         match partition.check_access(access, epoch) {
-            // Whoever is ahead of it must not be told to cut off what is about to come.
-            Err(AccessError::TakingOver) => return Ok((nothing(partition, index, terms), false)),
+            // Whoever is ahead of it must not be told to cut off what is about to come. One with other records is not told
+            // the high watermark either: it would take them for committed.
+            Err(AccessError::TakingOver) => {
+                let (epoch, log) = (target.last_fetched_epoch, partition.log());
+                let asked = (epoch, target.fetch_offset);
+                let known = log.end_offset_for_epoch(epoch);
+                let fits = epoch == LeaderEpoch::NONE || is_one_log(asked, known, log.end_offset());
+                return match fits || !from_follower {
+                    true => Ok((nothing(partition, index, terms), false)),
+                    false => Err(ErrorCode::NotLeaderOrFollower),
+                };
+            }
             checked => checked.map_err(errors::of_access)?,
         };
     }
