@@ -8,8 +8,11 @@ pub enum Bug {
     WatermarkIsTheLeadersEnd,
     /// A leader counts who it wants out of the in-sync set as out before the controller has agreed.
     ShrinkIsNotAwaited,
-    /// A leader answers followers of any epoch.
-    FetchEpochIsNotChecked,
+    /// A leader does not look whether a follower's log and its own part.
+    LogsMayPart,
+    /// A leader that takes over tells the high watermark to followers whose logs it has not compared. It was a bug of the
+    /// broker's once.
+    TakeoverTellsTheWatermark,
     /// A follower cuts its log to its own high watermark, not to where the logs part. Source: KIP-101.
     TruncatesToTheWatermark,
     /// A controller writes whether or not another one has been elected.
@@ -30,10 +33,11 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 12] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
-        Bug::FetchEpochIsNotChecked,
+        Bug::LogsMayPart,
+        Bug::TakeoverTellsTheWatermark,
         Bug::TruncatesToTheWatermark,
         Bug::WritesWithoutTheFence,
         Bug::StaleWordsAreTaken,

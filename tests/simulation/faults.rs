@@ -28,6 +28,7 @@ const RECOVERY: Millis = 9000;
 impl World {
     /// Decides when things go wrong.
     pub fn begin_faults(&mut self) {
+        self.network = Network::unsteady();
         let count = self.random.between(3, 14);
         for _ in 0..count {
             let at = self.random.between(FAULTS_BEGIN, FAULTS_END);
@@ -106,8 +107,13 @@ impl World {
         self.after(delay, Event::MendNetwork);
     }
 
+    /// Whether a controller stands still between a plan and its commit, where it hurts most.
+    pub fn is_struck_while_planning(&mut self) -> bool {
+        self.now > FAULTS_BEGIN && !self.healed && self.random.chance(70)
+    }
+
     /// A process that does nothing for a while, and does not know it.
-    fn stop_for_a_while(&mut self, id: BrokerId) {
+    pub fn stop_for_a_while(&mut self, id: BrokerId) {
         let duration = self.random.between(50, 2500);
         self.note(format_args!("FAULT broker {id} stands still for {duration}"));
         self.lose_zookeeper(id, duration);
@@ -129,9 +135,10 @@ impl World {
         }
         let cut = self.network.cut.clone();
         self.note(format_args!("FAULT ways are cut: {cut:?}"));
-        if self.random.chance(300) {
-            let duration = self.random.between(100, 2500);
-            self.lose_zookeeper(id, duration);
+        // It may lose ZooKeeper as well, at once or once it has noticed that it is alone.
+        if self.random.chance(500) {
+            let (delay, number) = (self.random.between(1, 3000), self.process_number(id));
+            self.after(delay, Event::LoseZooKeeper(id, number));
         }
         self.mend_after(300, 3500);
     }
@@ -149,7 +156,7 @@ impl World {
     /// The network is as it should be.
     pub fn mend_network(&mut self) {
         self.note(format_args!("the network is mended"));
-        self.network = Network::default();
+        self.network = if self.healed { Network::default() } else { Network::unsteady() };
     }
 
     /// Nothing goes wrong from now on.
@@ -225,10 +232,18 @@ impl World {
             let unsynced: u64 =
                 sizes.iter().map(|(path, size)| size.saturating_sub(synced(path))).sum();
             let mut left = self.random.between(0, unsynced);
+            let mut is_cut = false;
             for (path, size) in &sizes {
                 let kept = synced(path).min(*size);
+                // A segment after one that was cut is not there. Were it, and the cut between two batches, recovery would
+                // take the log for whole, as Kafka's does.
+                if is_cut && kept == 0 {
+                    fs::remove_file(path).expect("a segment can be removed");
+                    continue;
+                }
                 let more = left.min(size - kept);
                 left -= more;
+                is_cut |= kept + more < *size;
                 let file = fs::File::options().write(true).open(path);
                 let cut = file.and_then(|file| file.set_len(kept + more));
                 cut.expect("a segment can be cut");

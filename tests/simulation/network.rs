@@ -154,6 +154,11 @@ const QUICK_MS_MAX: u64 = 4;
 const LATE_MS_MAX: u64 = 2500;
 
 impl Network {
+    /// As it is while things may go wrong.
+    pub fn unsteady() -> Network {
+        Network { cut: BTreeSet::new(), lost: 4, repeated: 20, late: 20 }
+    }
+
     /// After how long a message arrives: none where it is lost, twice where it is repeated.
     pub fn arrivals(&self, from: Node, to: Node, random: &mut Random) -> Vec<Millis> {
         if let (Node::Broker(from), Node::Broker(to)) = (from, to)

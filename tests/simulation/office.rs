@@ -271,10 +271,15 @@ impl World {
         }
         let news = std::mem::take(&mut office.news);
         let mut new_id = || -> Uuid { TOPIC_ID };
-        office.planned = Some(office.controller.plan(news, &mut new_id));
+        let plan = office.controller.plan(news, &mut new_id);
+        let has_writes = !plan.writes().is_empty();
+        office.planned = Some(plan);
         let epoch = office.epoch();
         let (number, delay) = (self.process_number(id), self.random.between(1, COMMIT_DELAY_MAX));
         self.after(delay, Event::Commit(id, number, epoch));
+        if has_writes && self.is_struck_while_planning() {
+            self.stop_for_a_while(id);
+        }
     }
 
     /// Makes the planned writes, and does what follows from them.

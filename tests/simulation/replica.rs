@@ -10,7 +10,7 @@ use common::{
 };
 use controller::alter_partition::{AlterPartition, Altered, NewIsr, TopicKey};
 use partition::leader::{
-    Answered, Circumstances, FollowerFetch, Leader, Leadership, Proposal, Verdict,
+    Answered, Circumstances, FollowerFetch, Leader, Leadership, Proposal, Verdict, is_one_log,
 };
 use record::{
     batch::TimestampType,
@@ -390,8 +390,15 @@ impl World {
     /// Commits what all have that may be in sync.
     pub fn move_high_watermark(&mut self, id: BrokerId, partition: i32) {
         let bug = self.options.bug;
+        let process = self.process(id);
+        let mut wanted = process.proposals.get(&partition).cloned();
+        if let Some((_, items)) = &process.proposed {
+            let asked = items.iter().find(|(asked, _)| *asked == partition);
+            wanted = wanted.or(asked.map(|(_, proposal)| proposal.clone()));
+        }
         let reached = self.with_leader(id, partition, |leader, now| match leader.followers() {
             _ if bug == Some(Bug::WatermarkIsTheLeadersEnd) => now.local_end,
+            _ if bug == Some(Bug::ShrinkIsNotAwaited) => without_awaiting(leader, wanted, now),
             [] => now.local_end,
             _ => leader.high_watermark(now),
         });
@@ -567,10 +574,7 @@ impl World {
         let now = self.instant_of(id);
         let partition = fetch.partition;
         let replica = self.replica(id, partition).ok_or(ErrorCode::NotLeaderOrFollower)?;
-        let epoch = match bug {
-            Some(Bug::FetchEpochIsNotChecked) => LeaderEpoch::NONE,
-            _ => fetch.from.epoch,
-        };
+        let epoch = fetch.from.epoch;
         let hands_over = replica.hands_over_to(fetch.replica, fetch.from.epoch, fetch.from.offset);
         let log = replica.log.clone();
         let mut answer = Fetched {
@@ -580,8 +584,14 @@ impl World {
         };
         if !hands_over {
             if matches!(replica.role, Role::TakingOver(_)) && epoch == replica.role.epoch() {
-                // Whoever is ahead of it must not be told to cut off what is about to come.
-                return Ok(answer);
+                // Whoever is ahead of it must not be told to cut off what is about to come. One with other records is not
+                // told the high watermark either.
+                let (last, end) = (fetch.from.last_epoch, log.end_offset());
+                let known = log.end_offset_for_epoch(last);
+                let fits = last == LeaderEpoch::NONE
+                    || is_one_log((last, fetch.from.offset), known, end)
+                    || bug == Some(Bug::TakeoverTellsTheWatermark);
+                return if fits { Ok(answer) } else { Err(ErrorCode::NotLeaderOrFollower) };
             }
             replica.check_access(true, epoch)?;
             if let Role::Leader(leader) = &replica.role
@@ -590,7 +600,7 @@ impl World {
                 return Err(ErrorCode::UnknownLeaderEpoch);
             }
         }
-        if fetch.from.last_epoch != LeaderEpoch::NONE {
+        if fetch.from.last_epoch != LeaderEpoch::NONE && bug != Some(Bug::LogsMayPart) {
             let end = log.end_offset_for_epoch(fetch.from.last_epoch);
             let (epoch, end) = end.ok_or(ErrorCode::OffsetOutOfRange)?;
             if epoch < fetch.from.last_epoch || end < fetch.from.offset {
@@ -675,27 +685,8 @@ impl World {
         let Some(proposal) = proposal else { return };
         let isr = &proposal.isr;
         self.note(format_args!("leader {id} of {partition} wants isr {isr:?}"));
-        if self.options.bug == Some(Bug::ShrinkIsNotAwaited) {
-            self.shrink_at_once(id, partition, &proposal);
-        }
         self.process(id).proposals.insert(partition, proposal);
         self.propose_after(id, PROPOSE_AFTER);
-    }
-
-    /// The bug of that name: the leader takes its own word for the controller's.
-    fn shrink_at_once(&mut self, id: BrokerId, partition: i32, proposal: &Proposal) {
-        let verdict = Verdict::Committed {
-            epoch: proposal.epoch,
-            partition_epoch: proposal.partition_epoch,
-            isr: proposal.isr.to_vec(),
-        };
-        self.with_leader(id, partition, |leader, _| {
-            if proposal.isr.len() < leader.isr().len() && proposal.isr.len() >= IN_SYNC_MIN {
-                leader.answered(proposal, verdict);
-            }
-        });
-        self.move_high_watermark(id, partition);
-        self.wake(id, partition);
     }
 
     fn propose_after(&mut self, id: BrokerId, delay: u64) {
@@ -800,6 +791,21 @@ impl World {
             self.fetch_was_lost(id, request);
         }
     }
+}
+
+/// The bug `ShrinkIsNotAwaited`: the high watermark as if the controller had agreed already.
+fn without_awaiting(
+    leader: &Leader,
+    wanted: Option<Proposal>,
+    circumstances: &Circumstances<'_>,
+) -> Offset {
+    let mut leader = leader.clone();
+    if let Some(wanted) = wanted.filter(|wanted| wanted.isr.len() < leader.isr().len()) {
+        let Proposal { epoch, partition_epoch, isr } = wanted.clone();
+        let verdict = Verdict::Committed { epoch, partition_epoch, isr: isr.to_vec() };
+        leader.answered(&wanted, verdict);
+    }
+    leader.high_watermark(circumstances)
 }
 
 /// The wanted set, each member with the registration that it last fetched with.

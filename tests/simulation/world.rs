@@ -92,6 +92,8 @@ pub enum Event {
     Start(BrokerId),
     /// ZooKeeper ends a session that was not heard of.
     ExpireSession(zk::store::SessionId),
+    /// A broker's connection to ZooKeeper is lost.
+    LoseZooKeeper(BrokerId, u32),
     /// A broker's connection to ZooKeeper is mended.
     Reconnect(BrokerId, u32),
     /// A client does what comes next.
@@ -419,6 +421,7 @@ impl World {
             | Event::Flush(id, process)
             | Event::Verified(id, process, _)
             | Event::Close(id, process)
+            | Event::LoseZooKeeper(id, process)
             | Event::Reconnect(id, process)
                 if !self.is_running(id, process) => {}
             Event::LookAtZooKeeper(id, _) => self.look_at_zookeeper(id),
@@ -430,6 +433,11 @@ impl World {
             Event::Propose(id, _) => self.send_proposals(id),
             Event::Flush(id, _) => self.flush(id),
             Event::Close(id, _) => self.close(id),
+            Event::LoseZooKeeper(id, _) => {
+                let duration = self.random.between(100, 2500);
+                self.note(format_args!("FAULT broker {id} loses ZooKeeper, too, for {duration}"));
+                self.lose_zookeeper(id, duration);
+            }
             Event::Verified(id, _, number) => self.verified(id, number),
             Event::Reconnect(id, _) => self.reconnect(id),
         }

@@ -1,4 +1,4 @@
-//! An epoch of a partition has one leader, and only that one appends records of it.
+//! An epoch of a partition has one leader, and no process goes back to an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,30 @@ use common::ids::{BrokerId, LeaderEpoch};
 
 use crate::{replica::Role, world::World};
 
-/// The leader of each epoch of each partition.
-pub type Seen = BTreeMap<(i32, LeaderEpoch), BrokerId>;
+/// What was seen of leaders.
+#[derive(Default)]
+pub struct Seen {
+    /// The leader of each epoch of each partition.
+    leaders: BTreeMap<(i32, LeaderEpoch), BrokerId>,
+    /// The epoch of each process in each partition.
+    epochs: BTreeMap<(i32, BrokerId, u32), LeaderEpoch>,
+}
 
 impl World {
     /// Looks at one replica.
     pub fn check_leader(&mut self, id: BrokerId, partition: i32) {
+        let number = self.process_number(id);
+        let Some(replica) = self.replica(id, partition) else { return };
+        let now = replica.role.epoch();
+        let known = self.invariants.leaders.epochs.insert((partition, id, number), now);
+        if let Some(before) = known.filter(|before| *before > now) {
+            let what = format!("{id} goes from epoch {before} of {partition} back to {now}");
+            self.violate("one leader", what);
+        }
         let Some(replica) = self.replica(id, partition) else { return };
         let Role::Leader(leader) = &replica.role else { return };
         let (epoch, isr) = (leader.epoch(), leader.isr().to_vec());
-        let known = *self.invariants.leaders.entry((partition, epoch)).or_insert(id);
+        let known = *self.invariants.leaders.leaders.entry((partition, epoch)).or_insert(id);
         if known != id {
             let what = format!("{known} and {id} lead {partition} in epoch {epoch}");
             self.violate("one leader", what);

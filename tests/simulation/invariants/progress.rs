@@ -1,7 +1,7 @@
 //! Once nothing goes wrong any more the cluster becomes whole: every partition has a leader with all replicas in sync and
 //! all committed, every producer gets on, transactions end.
 
-use common::ids::BrokerId;
+use common::ids::{BrokerId, LeaderEpoch};
 
 use crate::{
     clients::Client,
@@ -40,13 +40,18 @@ impl World {
                 let what = format!("of {partition} only {:?} are in sync", state.isr);
                 return self.violate(NAME, what);
             }
-            let leader = state.leader;
-            let leads = self.brokers.contains_key(&leader)
-                && self
-                    .replica(leader, partition)
-                    .is_some_and(|replica| matches!(replica.role, Role::Leader(_)));
-            if !leads {
-                return self.violate(NAME, format!("{leader} does not lead {partition}"));
+            for id in self.running() {
+                let Some(replica) = self.replica(id, partition) else { continue };
+                let (epoch, leads) =
+                    (replica.role.epoch(), matches!(replica.role, Role::Leader(_)));
+                let is_hosted = epoch != LeaderEpoch::NONE;
+                if is_hosted && (epoch != state.leader_epoch || leads != (id == state.leader)) {
+                    let what = format!(
+                        "{id} is in epoch {epoch} of {partition}, led by {} in {}",
+                        state.leader, state.leader_epoch
+                    );
+                    return self.violate(NAME, what);
+                }
             }
         }
         let done = self.work_done();
