@@ -57,8 +57,8 @@ impl ConvertError {
 /// Converts the whole entries in `bytes`; those that are old enough stay as they are.
 ///
 /// Of uncompressed batches, records below `from` are left out: some versions of librdkafka rely on it. An entry that is
-/// cut off at the end is left out. The result is no larger than what went in, but for its first entry, which comes
-/// whole; Kafka cuts or pads to that size, which clients cannot tell from a message that is cut off.
+/// cut off at the end is left out. The result ends with the entry that makes it larger than what went in; Kafka cuts within
+/// that one, which clients take for a message that does not fit.
 ///
 /// No buffer takes more than `cap` bytes, be it for what an entry is decompressed to or for what is made of it, and at
 /// most three are there at a time. An entry that needs more is an error.
@@ -78,15 +78,13 @@ pub fn down_convert(
             // What comes before it is given out; the next fetch begins here, and gets the error.
             return if converted.is_empty() { Err(ConvertError::Zstd) } else { Ok(converted) };
         }
-        let before = converted.len();
         if entry.header.magic <= to.magic() {
             converted.extend_from_slice(entry.bytes);
         } else {
             let records = records(entry.bytes, cap).map_err(ConvertError::Records)?;
             convert_entry(&entry, &records, to, from, cap, &mut converted)?;
         }
-        if before > 0 && converted.len() > bytes.len() {
-            converted.truncate(before);
+        if converted.len() > bytes.len() {
             break;
         }
     }

@@ -11,6 +11,11 @@ use crate::{
     tree::{Difference, Tree},
 };
 
+/// What a controller says to brokers: an edge of an epoch would make a broker obey nobody else. Their wire form has tests
+/// of its own, and clusters of both kinds of brokers say and hear them.
+pub(crate) const NOT_ASKED: [ApiKey; 3] =
+    [ApiKey::LeaderAndIsr, ApiKey::StopReplica, ApiKey::UpdateMetadata];
+
 /// Values that cannot be the same on two clusters, and why; printed by the run.
 pub(crate) const MASKS: &[(&str, &str)] = &[
     (
