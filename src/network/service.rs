@@ -1,5 +1,6 @@
 //! What the connections ask of the broker: the one function that starts a request, and what it may say.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +34,12 @@ pub trait Service: Send + Sync + 'static {
     /// Does what can be done at once: a produce appends here. Called in the order of the requests of a connection,
     /// on a thread of the runtime, so it must not block.
     fn start(&self, request: Request) -> Step;
+
+    /// Starts the first of some produces that came one behind the other, and others behind it that may start as well: takes
+    /// them out of the queue, and gives their steps in the same order. It ends at a step that lets nothing start beside it.
+    fn start_run(&self, requests: &mut VecDeque<Request>) -> Vec<Step> {
+        requests.pop_front().map(|request| self.start(request)).into_iter().collect()
+    }
 }
 
 /// An answer that is not there yet. It is polled once all answers before it are sent, and always to its end,
@@ -68,6 +75,16 @@ pub enum Piece {
         /// Its length in bytes.
         length: usize,
     },
+}
+
+impl Step {
+    /// Whether the next produce of the connection may start.
+    pub fn lets_start(&self) -> bool {
+        match self {
+            Step::Reply(_) | Step::Wait { overlap: true, .. } => true,
+            Step::Wait { overlap: false, .. } | Step::Close(_) => false,
+        }
+    }
 }
 
 impl Piece {

@@ -33,6 +33,10 @@ use crate::traffic::{Counted, Traffic};
 /// Requests that start before their answers are sent and other tasks get the thread.
 const STARTS_PER_TURN: u64 = 32;
 
+/// Produces that came together, and their bytes, that the service is given at once.
+const RUN_MAX: usize = 32;
+const RUN_BYTES_MAX: usize = 64 << 10;
+
 /// Parts of a long answer that are sent before other tasks get the thread.
 const SENDS_PER_TURN: usize = 8;
 
@@ -87,6 +91,10 @@ struct Task {
     connection: Arc<Connection>,
     shared: Arc<Shared>,
     frames: Frames,
+    /// Produces that came together and are not started.
+    run: VecDeque<Request>,
+    /// What was found behind them: the connection ends once they are answered.
+    run_end: Option<End>,
     slots: VecDeque<Slot>,
     request_bytes_in_flight: usize,
     /// Whether a request is under way that nothing may start beside.
@@ -128,6 +136,8 @@ pub(crate) async fn run(accepted: Accepted, shared: Arc<Shared>) {
     };
     let mut task = Task {
         frames: Frames::new(shared.config.request_bytes_max),
+        run: VecDeque::new(),
+        run_end: None,
         slots: VecDeque::new(),
         request_bytes_in_flight: 0,
         exclusive: false,
@@ -182,79 +192,135 @@ impl Task {
     /// Starts what has come and may start now. Says whether a turn's worth was started and more may be there.
     fn start_requests(&mut self) -> bool {
         let mut count = 0;
-        while count < STARTS_PER_TURN && self.start_next() {
-            count += 1;
+        while count < STARTS_PER_TURN {
+            match self.start_next() {
+                0 => break,
+                started => count += started,
+            }
         }
         if count > 0 {
             self.traffic.requests.mark(count);
         }
-        count == STARTS_PER_TURN
+        count >= STARTS_PER_TURN
     }
 
-    /// Says whether there was a request that may start.
-    fn start_next(&mut self) -> bool {
+    /// How many requests were there that may start.
+    fn start_next(&mut self) -> u64 {
         if self.ended || self.connection.ending() != Ending::None {
-            return false;
+            return 0;
         }
-        let started = match self.frames.next() {
-            Ok(None) => return false,
-            Ok(Some(frame)) if !self.may_start(frame.api_key, frame.size) => return false,
-            Ok(Some(frame)) => {
-                let content = self.frames.take(frame);
-                self.start(content)
+        let waits = !self.slots.is_empty() && self.exclusive;
+        let has_next = !self.run.is_empty() || self.run_end.is_some();
+        match if has_next { !waits } else { self.gather() } {
+            true => self.start_run(),
+            false => 0,
+        }
+    }
+
+    /// Takes the next request out of the buffer, and with a produce those that have come right behind it. Says whether
+    /// there was one that may start.
+    fn gather(&mut self) -> bool {
+        let mut bytes = 0;
+        loop {
+            let frame = match self.frames.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return bytes > 0,
+                Err(error) => {
+                    self.run_end = Some(End::Frame(error));
+                    return true;
+                }
+            };
+            bytes += frame.size;
+            let is_produce = frame.api_key == ApiKey::Produce as i16;
+            let is_behind = !self.run.is_empty();
+            let joins = is_produce && self.run.len() < RUN_MAX && bytes <= RUN_BYTES_MAX;
+            if is_behind && !joins || !self.may_start(frame.api_key, bytes) {
+                return is_behind;
             }
-            Err(error) => Err(End::Frame(error)),
-        };
-        if let Err(end) = started {
-            self.ended = true;
-            self.slots.push_back(Slot::End(end));
+            let content = self.frames.take(frame);
+            match self.request(content) {
+                Ok(Some(request)) => self.run.push_back(request),
+                Ok(None) => {}
+                Err(end) => self.run_end = Some(end),
+            }
+            if !is_produce || self.run_end.is_some() {
+                return true;
+            }
         }
-        true
     }
 
-    /// Whether the next request may start beside those that are under way.
-    fn may_start(&self, api_key: i16, size: usize) -> bool {
-        if self.slots.is_empty() {
-            return true;
+    /// Starts what was gathered, or as much of it as may start; how many that were.
+    fn start_run(&mut self) -> u64 {
+        if self.run.len() < 2 {
+            if let Some(request) = self.run.pop_front() {
+                let request_bytes = request.body.len();
+                let step = self.shared.service.start(request);
+                self.take_step(step, request_bytes);
+            } else if let Some(end) = self.run_end.take() {
+                self.end(end);
+            }
+            return 1;
         }
-        let overlaps = api_key == ApiKey::Produce as i16 || api_key == ApiKey::Fetch as i16;
-        let config = &self.shared.config;
-        overlaps
-            && !self.exclusive
-            && self.slots.len() < config.requests_in_flight_max
-            && self.request_bytes_in_flight + size <= config.request_bytes_in_flight_max
+        let sizes: Vec<usize> = self.run.iter().map(|request| request.body.len()).collect();
+        let steps = self.shared.service.start_run(&mut self.run);
+        let started = steps.len();
+        for (step, request_bytes) in steps.into_iter().zip(sizes) {
+            self.take_step(step, request_bytes);
+        }
+        started as u64
     }
 
-    fn start(&mut self, mut content: bytes::Bytes) -> Result<(), End> {
-        let request_bytes = content.len();
-        let header = frame::read_request_header(&mut content)
-            .map_err(|error| End::Refused(error.to_string()))?;
-        if frame::is_unknown_api_versions(&header) {
-            let response = frame::unknown_api_versions_response(&header);
-            self.answer(Slot::Ready(response.into()));
-            return Ok(());
-        }
-        let limits = admission::Limits::of(header.api);
-        admission::admit(header.api, header.api_version, &content, limits)
-            .map_err(|error| End::Refused(self.not_a_request(&header, error)))?;
-        let request = Request {
-            api: header.api,
-            api_version: header.api_version,
-            correlation_id: header.correlation_id,
-            client_id: header.client_id,
-            body: content,
-            connection: Arc::clone(&self.connection),
-        };
-        match self.shared.service.start(request) {
+    fn take_step(&mut self, step: Step, request_bytes: usize) {
+        match step {
             Step::Reply(response) => self.answer(Slot::Ready(response)),
-            Step::Close(reason) => return Err(End::Closed(reason)),
+            Step::Close(reason) => self.end(End::Closed(reason)),
             Step::Wait { overlap, reply } => {
                 self.exclusive = !overlap;
                 self.request_bytes_in_flight += request_bytes;
                 self.answer(Slot::Waiting { reply, request_bytes });
             }
         }
-        Ok(())
+    }
+
+    fn end(&mut self, end: End) {
+        self.ended = true;
+        self.run.clear();
+        self.slots.push_back(Slot::End(end));
+    }
+
+    /// Whether the next request may start beside those that are under way, and those of the run. `size` counts the run.
+    fn may_start(&self, api_key: i16, size: usize) -> bool {
+        if self.slots.is_empty() && self.run.is_empty() {
+            return true;
+        }
+        let overlaps = api_key == ApiKey::Produce as i16 || api_key == ApiKey::Fetch as i16;
+        let config = &self.shared.config;
+        overlaps
+            && !self.exclusive
+            && self.slots.len() + self.run.len() < config.requests_in_flight_max
+            && self.request_bytes_in_flight + size <= config.request_bytes_in_flight_max
+    }
+
+    /// Reads the header, and admits the body. Nothing for a request that is answered without the service.
+    fn request(&mut self, mut content: bytes::Bytes) -> Result<Option<Request>, End> {
+        let header = frame::read_request_header(&mut content)
+            .map_err(|error| End::Refused(error.to_string()))?;
+        if frame::is_unknown_api_versions(&header) {
+            let response = frame::unknown_api_versions_response(&header);
+            self.answer(Slot::Ready(response.into()));
+            return Ok(None);
+        }
+        let limits = admission::Limits::of(header.api);
+        admission::admit(header.api, header.api_version, &content, limits)
+            .map_err(|error| End::Refused(self.not_a_request(&header, error)))?;
+        Ok(Some(Request {
+            api: header.api,
+            api_version: header.api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            body: content,
+            connection: Arc::clone(&self.connection),
+        }))
     }
 
     /// Source: `RequestContext.parseRequest`.
@@ -279,13 +345,16 @@ impl Task {
     async fn wait(&mut self, stream: &mut Stream) -> Result<(), End> {
         // Bytes behind a request that may not start yet stay in the socket.
         let reads = !self.ended
+            && self.run.is_empty()
+            && self.run_end.is_none()
             && self.connection.ending() == Ending::None
             && self.frames.make_room_for_next();
         let connection = Arc::clone(&self.connection);
         let mut told = std::pin::pin!(connection.told_to_end());
         let memory = self.shared.request_memory.clone();
         let mut freed = std::pin::pin!(freed(memory.clone()));
-        self.held.set(self.frames.buffer.len() + self.request_bytes_in_flight);
+        let unstarted: usize = self.run.iter().map(|request| request.body.len()).sum();
+        self.held.set(self.frames.buffer.len() + unstarted + self.request_bytes_in_flight);
         // A request that has begun goes on; a new one waits for room.
         let memory = memory.filter(|_| self.frames.buffer.is_empty());
         std::future::poll_fn(|context| {
@@ -434,9 +503,11 @@ impl Task {
             if !starts_the_rest {
                 return;
             }
-            let Ok(Some(frame)) = self.frames.next() else { return };
-            let content = self.frames.take(frame);
-            if self.start(content).is_err() {
+            if self.run.is_empty() && (self.run_end.is_some() || !self.gather()) {
+                return;
+            }
+            self.start_run();
+            if self.ended {
                 return;
             }
         }

@@ -283,6 +283,27 @@ impl Partition {
         })
     }
 
+    /// Appends batches that came one behind the other, as `append_as_leader` does each, with fewer writes. None of them
+    /// opens a transaction.
+    pub fn append_run_as_leader(
+        &self,
+        run: Vec<Checked>,
+        in_sync_min: Option<usize>,
+    ) -> Vec<Result<(Appended, LeaderEpoch), ProduceError>> {
+        let writing = self.writing.read();
+        let Ok(epoch) = self.epoch_to_append(in_sync_min) else {
+            drop(writing);
+            let refused = |records| self.append_as_leader(records, in_sync_min, None);
+            return run.into_iter().map(refused).collect();
+        };
+        let results = self.log.append_run_as_leader(run, epoch);
+        drop(writing);
+        if let Some(first) = results.iter().flatten().map(|appended| appended.first_offset).min() {
+            self.has_appended(first);
+        }
+        results.into_iter().map(|result| Ok((result?, epoch))).collect()
+    }
+
     /// Appends a batch of a coordinator, or a transaction marker. `elected` is the epoch that a coordinator took office
     /// with: in another one it does not append.
     pub fn append_as_coordinator(
@@ -309,14 +330,19 @@ impl Partition {
             }
             (append(&self.log, epoch)?, epoch)
         };
+        self.has_appended(appended.first_offset);
+        Ok((appended, epoch))
+    }
+
+    /// Takes in that the log has grown, from an offset on.
+    fn has_appended(&self, first: Offset) {
         if let Role::Leader(leader) = &mut *self.role.lock() {
             if !leader.followers().is_empty() {
-                leader.appended(appended.first_offset, clock::now());
+                leader.appended(first, clock::now());
             }
             self.move_high_watermark(leader);
         }
         self.waiters.wake();
-        Ok((appended, epoch))
     }
 
     /// The epoch to append with, where this broker leads and enough replicas are in sync.

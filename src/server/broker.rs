@@ -1,6 +1,7 @@
 //! The broker: what its handlers share, and what the request loop calls.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -166,5 +167,9 @@ pub(crate) struct Requests(pub Arc<Broker>);
 impl Service for Requests {
     fn start(&self, request: Request) -> Step {
         handlers::start(&self.0, request)
+    }
+
+    fn start_run(&self, requests: &mut VecDeque<Request>) -> Vec<Step> {
+        handlers::start_run(&self.0, requests)
     }
 }

@@ -43,6 +43,7 @@ pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod preferred_replica;
 pub(crate) mod produce;
+mod produce_run;
 pub(crate) mod produce_verification;
 pub(crate) mod repeats;
 pub(crate) mod stop_replica;
@@ -53,7 +54,9 @@ pub(crate) mod update_metadata;
 pub(crate) mod write_txn_markers;
 
 use std::{
+    collections::VecDeque,
     future::Future,
+    mem,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -65,7 +68,7 @@ use ::metadata::{
 use bytes::{Bytes, BytesMut};
 use common::{error_code::ErrorCode, ids::BrokerId, topic::Uuid};
 use kafka_protocol::{
-    messages::ApiKey,
+    messages::{ApiKey, ProduceRequest},
     protocol::{Decodable, Encodable, StrBytes},
 };
 use network::service::{Request, Response, Step};
@@ -97,6 +100,38 @@ const fn bits(operations: &[u32]) -> i32 {
 
 /// Starts a request. The network has checked that the API and version are served, and admitted the body.
 pub(crate) fn start(broker: &Arc<Broker>, request: Request) -> Step {
+    let (ctx, mut body) = arrived(broker, request);
+    dispatch(broker, ctx, &mut body).unwrap_or_else(Step::Close)
+}
+
+/// Starts produces that came one behind the other, up to one that nothing may start beside.
+pub(crate) fn start_run(broker: &Arc<Broker>, requests: &mut VecDeque<Request>) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(requests.len());
+    let mut run = Vec::with_capacity(requests.len());
+    while steps.last().is_none_or(Step::lets_start)
+        && let Some(request) = requests.pop_front()
+    {
+        let (ctx, mut body) = arrived(broker, request);
+        let decoded: Result<ProduceRequest, String> = decode(&ctx, &mut body);
+        if let Ok(request) = &decoded
+            && let Some(prepared) = produce_run::prepare(broker, &ctx, request)
+        {
+            run.push(prepared);
+            continue;
+        }
+        // What came before goes first.
+        steps.extend(produce_run::append(broker, mem::take(&mut run)));
+        steps.push(match decoded {
+            Ok(request) => produce::start(broker, ctx, request),
+            Err(reason) => Step::Close(reason),
+        });
+    }
+    steps.extend(produce_run::append(broker, run));
+    steps
+}
+
+/// Notes that a request has come.
+fn arrived(broker: &Arc<Broker>, request: Request) -> (RequestContext, Bytes) {
     let Request { api, api_version, correlation_id, client_id, body, connection } = request;
     let ctx = RequestContext { api, api_version, correlation_id, client_id, connection };
     broker.metrics.request(api);
@@ -110,11 +145,7 @@ pub(crate) fn start(broker: &Arc<Broker>, request: Request) -> Step {
         bytes = body.len(),
         "request"
     );
-    let mut body = body;
-    match dispatch(broker, ctx, &mut body) {
-        Ok(step) => step,
-        Err(reason) => Step::Close(reason),
-    }
+    (ctx, body)
 }
 
 /// Decodes and calls. An error is why the connection closes.

@@ -20,6 +20,7 @@ mod kept_tail;
 pub mod leader_epochs;
 pub mod log;
 pub mod log_append;
+mod log_append_run;
 pub mod log_config;
 mod log_files;
 pub mod log_load;
@@ -53,6 +54,8 @@ mod crash_tests;
 mod follower_crash_tests;
 #[cfg(test)]
 mod golden_tests;
+#[cfg(test)]
+mod log_append_run_tests;
 #[cfg(test)]
 mod log_manager_tests;
 #[cfg(test)]

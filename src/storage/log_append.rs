@@ -59,16 +59,16 @@ pub struct Followed {
 
 /// One batch of an append: what the log wants to know of it.
 #[derive(Clone, Copy, Debug)]
-struct Item {
-    size: u64,
+pub(crate) struct Item {
+    pub(crate) size: u64,
     magic: i8,
     /// Of formats that do not say it, the last offset.
-    base_offset: Offset,
+    pub(crate) base_offset: Offset,
     knows_base: bool,
-    last_offset: Offset,
+    pub(crate) last_offset: Offset,
     max_timestamp: Timestamp,
     leader_epoch: LeaderEpoch,
-    producer: Option<ProducerBatch>,
+    pub(crate) producer: Option<ProducerBatch>,
 }
 
 /// What one append adds up to.
@@ -125,45 +125,18 @@ impl Log {
         let (item, start) = {
             let state = self.state.lock();
             batch.assign(state.end, epoch);
-            let marker = match batch.is_control() {
-                true => marker(&batch.slices().concat()),
-                false => None,
-            };
-            let item = Item::of_batch(batch.header(), marker);
-            if let Some(producer) = &item.producer {
-                if origin == Origin::Client
-                    && let Some(known) = state.producers.find_duplicate(producer)
-                {
-                    return Ok(Appended {
-                        first_offset: known.first_offset(),
-                        last_offset: known.last_offset,
-                        log_append_time: known.timestamp,
-                        log_start_offset: state.start,
-                        duplicate: true,
-                    });
-                }
-                check_verified(&state, producer, origin, guard)?;
-                let verifications = state.verifications.as_ref();
-                let lowest =
-                    verifications.and_then(|all| all.lowest_sequence(producer.producer_id));
-                state.producers.check(producer, origin, lowest)?;
+            let item = item_of(&batch);
+            if let Some(repeated) = repeats(&state, &item, origin) {
+                return Ok(repeated);
             }
-            let segment_bytes = state.config.segment_bytes as usize;
-            if batch.size() > segment_bytes {
-                return Err(AppendError::LargerThanSegment { size: batch.size(), segment_bytes });
-            }
+            check_producer(&state, &item, origin, guard)?;
+            check_size(&state, &batch)?;
             (item, state.start)
         };
         let [header, records] = batch.slices();
         let pieces = &mut [IoSlice::new(header), IoSlice::new(records)];
         self.write(&mut writer, &[item], pieces)?;
-        Ok(Appended {
-            first_offset: item.base_offset,
-            last_offset: item.last_offset,
-            log_append_time: batch.log_append_time().unwrap_or(Timestamp::NONE),
-            log_start_offset: start,
-            duplicate: false,
-        })
+        Ok(Appended::new(&item, &batch, start))
     }
 
     /// Appends what a leader sent, offsets and all. A cut-off batch at the end is left out.
@@ -201,7 +174,7 @@ impl Log {
         Ok(followed)
     }
 
-    fn check_writable(&self, writer: &Writer) -> Result<(), AppendError> {
+    pub(crate) fn check_writable(&self, writer: &Writer) -> Result<(), AppendError> {
         match self.check_usable(writer) {
             Ok(()) => Ok(()),
             Err(LogError::Fault(fault)) => Err(AppendError::Fault(fault)),
@@ -210,7 +183,7 @@ impl Log {
     }
 
     /// Writes one run of batches, and takes note of them. `pieces` are their bytes.
-    fn write(
+    pub(crate) fn write(
         &self,
         writer: &mut Writer,
         items: &[Item],
@@ -398,6 +371,64 @@ impl Log {
             sum.first_offset.max(state.end)
         };
         self.roll_to(writer, expected)
+    }
+}
+
+impl Appended {
+    pub(crate) fn new(item: &Item, batch: &Checked, start: Offset) -> Appended {
+        Appended {
+            first_offset: item.base_offset,
+            last_offset: item.last_offset,
+            log_append_time: batch.log_append_time().unwrap_or(Timestamp::NONE),
+            log_start_offset: start,
+            duplicate: false,
+        }
+    }
+}
+
+/// What the log wants to know of a leader's batch, whose offsets are assigned.
+pub(crate) fn item_of(batch: &Checked) -> Item {
+    let marker = match batch.is_control() {
+        true => marker(&batch.slices().concat()),
+        false => None,
+    };
+    Item::of_batch(batch.header(), marker)
+}
+
+/// The answer to a batch that its producer has sent before.
+pub(crate) fn repeats(state: &State, item: &Item, origin: Origin) -> Option<Appended> {
+    if origin != Origin::Client {
+        return None;
+    }
+    let known = state.producers.find_duplicate(item.producer.as_ref()?)?;
+    Some(Appended {
+        first_offset: known.first_offset(),
+        last_offset: known.last_offset,
+        log_append_time: known.timestamp,
+        log_start_offset: state.start,
+        duplicate: true,
+    })
+}
+
+/// Whether the batch may follow what the log knows of its producer.
+pub(crate) fn check_producer(
+    state: &State,
+    item: &Item,
+    origin: Origin,
+    guard: Option<VerificationGuard>,
+) -> Result<(), ProducerError> {
+    let Some(producer) = &item.producer else { return Ok(()) };
+    check_verified(state, producer, origin, guard)?;
+    let verifications = state.verifications.as_ref();
+    let lowest = verifications.and_then(|all| all.lowest_sequence(producer.producer_id));
+    state.producers.check(producer, origin, lowest)
+}
+
+pub(crate) fn check_size(state: &State, batch: &Checked) -> Result<(), AppendError> {
+    let segment_bytes = state.config.segment_bytes as usize;
+    match batch.size() > segment_bytes {
+        true => Err(AppendError::LargerThanSegment { size: batch.size(), segment_bytes }),
+        false => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ mod config_recordings;
 mod configuration;
 mod conversions;
 mod deviations;
+mod pipelined;
 mod semantics;
 mod sessions;
 mod shell_scripts;

@@ -51,6 +51,48 @@ async fn what_is_neither_produce_nor_fetch_waits_for_its_turn() {
 }
 
 #[tokio::test]
+async fn produces_that_come_together_start_in_a_run_up_to_one_that_nothing_may_start_beside() {
+    let orders = Orders::of(&[Order::HoldAlone("b"), Order::Hold("d")]);
+    let server = start(&orders, NetworkConfig::default()).await;
+    let mut client = Client::connect(&server).await;
+    let names = ["a", "b", "c", "d"].into_iter().zip(1..);
+    let mut requests: Vec<Bytes> = names.map(|(name, id)| request(PRODUCE, id, name)).collect();
+    requests.push(request(METADATA, 5, "e"));
+    requests.push(request(PRODUCE, 6, "f"));
+    client.send(&requests).await;
+    client.expect(1, "a").await;
+    assert_eq!((orders.happened(), orders.runs()), (vec!["a".to_owned(), "b".to_owned()], vec![4]));
+    orders.release("b");
+    client.expect(2, "b").await;
+    client.expect(3, "c").await;
+    timely(orders.wait_for("d")).await;
+    assert_eq!(orders.happened()[2..], ["done b", "c", "d"]);
+    assert_eq!(orders.runs(), [4, 2]);
+    orders.release("d");
+    for (id, name) in [(4, "d"), (5, "e"), (6, "f")] {
+        client.expect(id, name).await;
+    }
+    assert_eq!(orders.happened()[5..], ["done d", "e", "f"]);
+}
+
+#[tokio::test]
+async fn a_run_ends_before_what_is_no_request_and_at_a_close() {
+    for bad in [Bytes::from_static(&[0xff, 0xff, 0xff, 0xff]), request(PRODUCE, 3, "close")] {
+        let orders = Orders::of(&[Order::HoldAlone("a"), Order::Close("close")]);
+        let server = start(&orders, NetworkConfig::default()).await;
+        let mut client = Client::connect(&server).await;
+        let behind = request(PRODUCE, 4, "never");
+        client.send(&[request(PRODUCE, 1, "a"), request(PRODUCE, 2, "b"), bad, behind]).await;
+        timely(orders.wait_for("a")).await;
+        orders.release("a");
+        client.expect(1, "a").await;
+        client.expect(2, "b").await;
+        client.expect_closed().await;
+        assert!(!orders.happened().contains(&"never".to_owned()));
+    }
+}
+
+#[tokio::test]
 async fn frames_arrive_a_byte_at_a_time() {
     let server = start(&Orders::default(), NetworkConfig::default()).await;
     let mut client = Client::connect(&server).await;

@@ -1,6 +1,6 @@
 //! A server on a port of the system's choice, a service that follows orders, a client of raw frames, and the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(crate) const API_VERSIONS: i16 = 18;
 pub(crate) enum Order {
     /// Answer once `Orders::release` is called with this name.
     Hold(&'static str),
+    /// The same, and start nothing of the connection meanwhile.
+    HoldAlone(&'static str),
     /// Answer with these pieces.
     Pieces(&'static str, Vec<Piece>),
     /// No answer.
@@ -39,6 +41,7 @@ impl Order {
     fn name(&self) -> &'static str {
         match self {
             Order::Hold(name)
+            | Order::HoldAlone(name)
             | Order::Pieces(name, _)
             | Order::Silence(name)
             | Order::Close(name) => name,
@@ -53,6 +56,8 @@ pub(crate) struct Orders {
     held: Arc<Mutex<HashMap<&'static str, oneshot::Sender<()>>>>,
     /// Names in the order of their start, and `done NAME` when a held one ran to its end.
     happened: Arc<Mutex<Vec<String>>>,
+    /// How many requests each run came with.
+    runs: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Orders {
@@ -70,6 +75,10 @@ impl Orders {
 
     pub(crate) fn happened(&self) -> Vec<String> {
         self.happened.lock().clone()
+    }
+
+    pub(crate) fn runs(&self) -> Vec<usize> {
+        self.runs.lock().clone()
     }
 
     /// Waits until that happened; it then is as if it had not.
@@ -103,12 +112,13 @@ impl Service for Orders {
         };
         let echo = |name: &str| answer(vec![Piece::Bytes(Bytes::from(name.to_owned()))]);
         let order = self.orders.lock().get(name.as_str()).cloned();
+        let is_alone = matches!(order, Some(Order::HoldAlone(_)));
         match order {
             None => Step::Reply(echo(&name)),
             Some(Order::Silence(_)) => Step::Reply(Response::none()),
             Some(Order::Pieces(_, pieces)) => Step::Reply(answer(pieces)),
             Some(Order::Close(name)) => Step::Close(format!("ordered by {name}")),
-            Some(Order::Hold(name)) => {
+            Some(Order::Hold(name) | Order::HoldAlone(name)) => {
                 let (sender, receiver) = oneshot::channel();
                 self.held.lock().insert(name, sender);
                 let response = echo(name);
@@ -119,9 +129,20 @@ impl Service for Orders {
                     response
                 });
                 let key = request.api.key as i16;
-                Step::Wait { overlap: key == PRODUCE || key == FETCH, reply }
+                Step::Wait { overlap: !is_alone && (key == PRODUCE || key == FETCH), reply }
             }
         }
+    }
+
+    fn start_run(&self, requests: &mut VecDeque<Request>) -> Vec<Step> {
+        self.runs.lock().push(requests.len());
+        let mut steps: Vec<Step> = Vec::new();
+        while steps.last().is_none_or(Step::lets_start)
+            && let Some(request) = requests.pop_front()
+        {
+            steps.push(self.start(request));
+        }
+        steps
     }
 }
 

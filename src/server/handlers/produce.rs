@@ -29,8 +29,8 @@ use record::{
     produce_version::{self, ProduceVersionError},
     validate::{self, CHECK_BYTES_MIN, Checked, Rules, ValidationError, Work},
 };
-use replication::partition::{ChangeWaiter, Commit, Partition};
-use storage::verification::VerificationGuard;
+use replication::partition::{ChangeWaiter, Commit, Partition, ProduceError};
+use storage::{log_append::Appended as InLog, verification::VerificationGuard};
 
 use crate::{
     broker::Broker,
@@ -50,24 +50,24 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// First version that carries exactly one batch for each partition.
 const ONE_BATCH: i16 = 3;
 /// First version that may carry every codec.
-const ANY_CODEC: i16 = 7;
+pub(super) const ANY_CODEC: i16 = 7;
 
 /// The result for one partition, before the wait for acks.
-struct Outcome {
-    topic: usize,
-    index: i32,
-    result: Result<Written, Refusal>,
+pub(super) struct Outcome {
+    pub(super) topic: usize,
+    pub(super) index: i32,
+    pub(super) result: Result<Written, Refusal>,
     /// Told with an error, where Kafka tells it.
-    log_start_offset: Offset,
+    pub(super) log_start_offset: Offset,
 }
 
 /// What a client sends for a partition.
-struct Produced<'a> {
-    topic: &'a TopicName,
-    data: &'a PartitionProduceData,
-    guard: Option<VerificationGuard>,
+pub(super) struct Produced<'a> {
+    pub(super) topic: &'a TopicName,
+    pub(super) data: &'a PartitionProduceData,
+    pub(super) guard: Option<VerificationGuard>,
     /// What the check of the records gave, where it had to wait for memory.
-    checked: Option<Result<Checked, ValidationError>>,
+    pub(super) checked: Option<Result<Checked, ValidationError>>,
 }
 
 /// Records that are to be converted, for which no memory was free.
@@ -80,13 +80,13 @@ struct Unconverted {
 }
 
 /// Why nothing is written.
-enum NotWritten {
+pub(super) enum NotWritten {
     Refused(Refusal),
     /// There was no memory to convert them by these rules.
     Unconverted(Rules),
 }
 
-struct Written {
+pub(super) struct Written {
     first_offset: Offset,
     /// Where acks=all waits for the high watermark.
     end: Offset,
@@ -100,10 +100,7 @@ struct Written {
 /// transaction's coordinator before, and a batch that is to be converted for memory; what comes after it on the connection
 /// waits as well.
 pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceRequest) -> Step {
-    let how = How {
-        acks: request.acks,
-        timeout: Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0)),
-    };
+    let how = How::of(&request);
     let (names, named) = without_repeats(&request);
     let refused = refusal_of_all(&request);
     let refused = refused.or_else(|| refusal_of_old(broker, &ctx, &names, &named));
@@ -140,10 +137,21 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceR
         };
         return Step::Wait { overlap: false, reply: Box::pin(later) };
     }
-    let mut outcomes = appended.outcomes;
+    let outcomes = appended.outcomes;
     if how.acks == 0 {
         return finish_without_reply(&ctx, &names, &outcomes);
     }
+    answer(broker, ctx, how, names, outcomes)
+}
+
+/// Answers what is appended, or waits for acks.
+pub(super) fn answer(
+    broker: &Arc<Broker>,
+    ctx: RequestContext,
+    how: How,
+    names: Vec<TopicName>,
+    mut outcomes: Vec<Outcome>,
+) -> Step {
     if how.acks == 1 || all_decided(&mut outcomes) {
         return Step::Reply(reply(broker, &ctx, &names, outcomes));
     }
@@ -154,9 +162,16 @@ pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ProduceR
 
 /// What the client wants to wait for.
 #[derive(Clone, Copy)]
-struct How {
-    acks: i16,
+pub(super) struct How {
+    pub(super) acks: i16,
     timeout: Duration,
+}
+
+impl How {
+    pub(super) fn of(request: &ProduceRequest) -> How {
+        let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
+        How { acks: request.acks, timeout: Duration::from_millis(timeout_ms) }
+    }
 }
 
 /// What became of the partitions of a request so far.
@@ -267,7 +282,7 @@ async fn finish(
 
 /// Why nothing of the request is looked at: the first batch of each partition is asked whether it is transactional, and
 /// one that cannot be asked fails them all. Source: `RequestUtils.hasTransactionalRecords`.
-fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
+pub(super) fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
     let all = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
     for records in all.filter_map(|data| data.records.as_ref()) {
         match Batches::new(records).next() {
@@ -328,7 +343,7 @@ fn claims_too_much(records: &Bytes) -> bool {
 }
 
 /// The topics and their partitions, each once: the records that are named last are the ones that count.
-fn without_repeats(
+pub(super) fn without_repeats(
     request: &ProduceRequest,
 ) -> (Vec<TopicName>, Vec<(usize, &PartitionProduceData)>) {
     let mut names: Vec<TopicName> = Vec::with_capacity(request.topic_data.len());
@@ -383,38 +398,90 @@ fn append(
     produced: Produced<'_>,
     outcome: &mut Outcome,
 ) -> Option<Rules> {
-    let (topic, data) = (produced.topic, produced.data);
-    let bytes = data.records.as_ref().map_or(0, Bytes::len) as u64;
-    outcome.result = match append_checked(broker, ctx, acks, produced) {
-        Ok(written) => {
-            broker.metrics.bytes_in.mark(bytes);
-            broker.metrics.messages_in.mark(written.record_count);
-            outcome.log_start_offset = written.partition.log().start_offset();
-            Ok(written)
-        }
+    let topic = produced.topic;
+    let bytes = produced.data.records.as_ref().map_or(0, Bytes::len);
+    let result = match append_checked(broker, ctx, acks, produced) {
+        Ok(written) => Ok(written),
         Err(NotWritten::Unconverted(rules)) => return Some(rules),
-        Err(NotWritten::Refused(refusal)) => {
-            broker.metrics.bytes_rejected.mark(bytes);
+        Err(NotWritten::Refused(refusal)) => Err(refusal),
+    };
+    settle(broker, topic, bytes, result, outcome);
+    None
+}
+
+/// Notes what became of the records of a partition.
+pub(super) fn settle(
+    broker: &Broker,
+    topic: &TopicName,
+    bytes: usize,
+    result: Result<Written, Refusal>,
+    outcome: &mut Outcome,
+) {
+    let metrics = &broker.metrics;
+    match &result {
+        Ok(written) => {
+            metrics.bytes_in.mark(bytes as u64);
+            metrics.messages_in.mark(written.record_count);
+            outcome.log_start_offset = written.partition.log().start_offset();
+        }
+        Err(refusal) => {
+            metrics.bytes_rejected.mark(bytes as u64);
             if refusal.tells_log_start {
                 // These are the failures that Kafka counts: the others are the client's.
-                broker.metrics.failed_produce_requests.mark(1);
-                let hosted = broker.replicas.get(topic, data.index);
+                metrics.failed_produce_requests.mark(1);
+                let hosted = broker.replicas.get(topic, outcome.index);
                 outcome.log_start_offset =
                     hosted.map_or(Offset::NONE, |partition| partition.log().start_offset());
             }
-            Err(refusal)
         }
-    };
-    broker.metrics.produce_requests.mark(1);
-    None
+    }
+    outcome.result = result;
+    metrics.produce_requests.mark(1);
+}
+
+/// Records that have passed every check but those of the log.
+pub(super) struct Ready {
+    pub(super) partition: Arc<Partition>,
+    pub(super) records: Checked,
+    /// Where acks=all.
+    pub(super) in_sync_min: Option<usize>,
 }
 
 fn append_checked(
     broker: &Broker,
     ctx: &RequestContext,
     acks: i16,
-    Produced { topic, data, guard, checked }: Produced<'_>,
+    produced: Produced<'_>,
 ) -> Result<Written, NotWritten> {
+    let guard = produced.guard;
+    let Ready { partition, records, in_sync_min } = check_all(broker, ctx, acks, produced)?;
+    let record_count = records.record_count();
+    let appended = partition.append_as_leader(records, in_sync_min, guard);
+    written(partition, record_count, appended).map_err(NotWritten::Refused)
+}
+
+pub(super) fn written(
+    partition: Arc<Partition>,
+    record_count: i32,
+    appended: Result<(InLog, LeaderEpoch), ProduceError>,
+) -> Result<Written, Refusal> {
+    let (appended, epoch) = appended.map_err(|error| errors::of_produce(&error))?;
+    Ok(Written {
+        first_offset: appended.first_offset,
+        end: appended.last_offset.plus(1),
+        epoch,
+        log_append_time: appended.log_append_time.0,
+        record_count: u64::from(record_count.unsigned_abs()),
+        partition,
+    })
+}
+
+pub(super) fn check_all(
+    broker: &Broker,
+    ctx: &RequestContext,
+    acks: i16,
+    Produced { topic, data, checked, .. }: Produced<'_>,
+) -> Result<Ready, NotWritten> {
     let refused = |code| NotWritten::Refused(Refusal::of(code));
     if broker.metadata.load().partition(topic, data.index).is_none() {
         return Err(refused(ErrorCode::UnknownTopicOrPartition));
@@ -441,20 +508,9 @@ fn append_checked(
         }
     };
     let of_validation = |error| errors::of_validation(&error, partition.topic_partition());
-    let checked = checked.map_err(|error| NotWritten::Refused(of_validation(error)))?;
+    let records = checked.map_err(|error| NotWritten::Refused(of_validation(error)))?;
     let in_sync_min = (acks == -1).then_some(settings.in_sync_replicas_min);
-    let record_count = u64::from(checked.record_count().unsigned_abs());
-    let appended = partition.append_as_leader(checked, in_sync_min, guard);
-    let (appended, epoch) =
-        appended.map_err(|error| NotWritten::Refused(errors::of_produce(&error)))?;
-    Ok(Written {
-        first_offset: appended.first_offset,
-        end: appended.last_offset.plus(1),
-        epoch,
-        log_append_time: appended.log_append_time.0,
-        record_count,
-        partition,
-    })
+    Ok(Ready { partition, records, in_sync_min })
 }
 
 /// Checks records, and converts them where the rules demand it. What takes long leaves the other connections of this
