@@ -20,7 +20,7 @@ use crate::{
     metrics::ZkMetrics,
     paths,
     resolver::{self, Resolve},
-    session::Worker,
+    session::{Ends, Ensemble, Worker},
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkError, ZkFuture, ZkStore,
     },
@@ -286,7 +286,9 @@ impl RealStore {
             request_bytes_max: config.request_bytes_max,
             name: config.name.clone(),
         });
-        let worker = Worker::new(config, hosts, chroot, tls, sasl, shared, waiting, stopped);
+        let ensemble = Ensemble { hosts, chroot, tls, sasl };
+        let worker =
+            Worker::new(config, ensemble, Ends { shared, requests: waiting, stop: stopped });
         let thread = std::thread::Builder::new().name("zookeeper-session".to_owned());
         let run = move || {
             worker.run();

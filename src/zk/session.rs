@@ -41,15 +41,34 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_AT_MOST: Duration = Duration::from_secs(1);
 const RETRIES_PER_SESSION: u32 = 10;
 
+/// Where the servers are, and how they and we make sure of each other.
+pub(crate) struct Ensemble {
+    /// `host:port,host:port`.
+    pub(crate) hosts: String,
+    /// What every path is below.
+    pub(crate) chroot: Option<String>,
+    /// TLS to every server, where set.
+    pub(crate) tls: Option<TlsOptions>,
+    /// Login, where set.
+    pub(crate) sasl: Option<SaslOptions>,
+}
+
+/// The worker's ends of what joins it to the store.
+pub(crate) struct Ends {
+    /// What both see.
+    pub(crate) shared: Arc<Shared>,
+    /// What the store asks for.
+    pub(crate) requests: mpsc::UnboundedReceiver<Request>,
+    /// Becomes `true` once the store is closed.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
 /// Owned by the session's thread.
 pub(crate) struct Worker {
     config: ZkConfig,
-    hosts: String,
+    ensemble: Ensemble,
     resolver: Resolver,
-    chroot: Option<String>,
     chroot_is_there: bool,
-    tls: Option<TlsOptions>,
-    sasl: Option<SaslOptions>,
     shared: Arc<Shared>,
     requests: mpsc::UnboundedReceiver<Request>,
     stop: watch::Receiver<bool>,
@@ -65,33 +84,20 @@ enum Next {
 }
 
 impl Worker {
-    #[allow(clippy::too_many_arguments)] // One caller, which owns the other ends.
-    pub(crate) fn new(
-        config: ZkConfig,
-        hosts: String,
-        chroot: Option<String>,
-        tls: Option<TlsOptions>,
-        sasl: Option<SaslOptions>,
-        shared: Arc<Shared>,
-        requests: mpsc::UnboundedReceiver<Request>,
-        stop: watch::Receiver<bool>,
-    ) -> Worker {
-        let armed = Arc::new(Mutex::new(HashSet::new()));
-        let resolver = Resolver::new(&hosts, config.resolve.clone());
+    pub(crate) fn new(config: ZkConfig, ensemble: Ensemble, ends: Ends) -> Worker {
+        let resolver = Resolver::new(&ensemble.hosts, config.resolve.clone());
+        let Ends { shared, requests, stop } = ends;
         Worker {
             config,
-            hosts,
+            ensemble,
             resolver,
-            chroot,
             chroot_is_there: false,
-            tls,
-            sasl,
             shared,
             requests,
             stop,
             session: None,
             has_served: false,
-            armed,
+            armed: Arc::default(),
         }
     }
 
@@ -158,7 +164,9 @@ impl Worker {
                     self.refuse_login();
                     pause = RETRY_AT_MOST;
                 }
-                Err(error) => debug!(%error, hosts = %self.hosts, "cannot reach ZooKeeper"),
+                Err(error) => {
+                    debug!(%error, hosts = %self.ensemble.hosts, "cannot reach ZooKeeper")
+                }
             }
             tokio::select! {
                 biased;
@@ -183,12 +191,12 @@ impl Worker {
         if let Some(session) = &self.session {
             connector = connector.with_session(session.clone());
         }
-        if let Some(sasl) = &self.sasl {
+        if let Some(sasl) = &self.ensemble.sasl {
             connector = connector.with_sasl(sasl.clone());
         }
-        match &self.tls {
+        match &self.ensemble.tls {
             // The library finds the addresses itself, at each connection: it needs the names for the certificates.
-            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.hosts).await,
+            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.ensemble.hosts).await,
             None => match self.resolver.addresses().await.as_str() {
                 "" => Err(Error::NoHosts),
                 addresses => connector.connect(addresses).await,
@@ -198,7 +206,7 @@ impl Worker {
 
     /// What comes before any request: nothing older than what was seen is read, and the chroot is there.
     async fn prepare(&mut self, client: &Client) -> Result<(), Error> {
-        if self.sasl.is_some() && !is_logged_in(client).await? {
+        if self.ensemble.sasl.is_some() && !is_logged_in(client).await? {
             return Err(Error::AuthFailed);
         }
         if self.has_served {
@@ -207,7 +215,7 @@ impl Worker {
         }
         self.has_served = true;
         self.session = Some(client.session().clone());
-        let Some(chroot) = self.chroot.as_ref().filter(|_| !self.chroot_is_there) else {
+        let Some(chroot) = self.ensemble.chroot.as_ref().filter(|_| !self.chroot_is_there) else {
             return Ok(());
         };
         let options = CreateMode::Persistent.with_acls(acls(chroot, self.config.set_acl));
@@ -240,7 +248,7 @@ impl Worker {
 
     async fn serve(&mut self, client: Client) -> Next {
         let session = SessionId(client.session_id().0);
-        let client = match self.chroot.clone() {
+        let client = match self.ensemble.chroot.clone() {
             Some(chroot) => client.chroot(chroot).expect("it was created under this name"),
             None => client,
         };
