@@ -14,7 +14,6 @@ use crate::{
     logging::{Logging, Options},
     panics,
     start::{Running, StartError},
-    zookeeper_client,
 };
 
 /// Exit code of a broker that could not start, or that a fault ended.
@@ -40,17 +39,15 @@ pub enum ConfigFault {
     Values(#[from] ConfigErrors),
 }
 
-/// Reads a properties file and puts the overrides over it, and Java's system properties where both say nothing.
+/// Reads a properties file and puts the overrides over it.
 pub fn read_config(
     file: &Path,
     overrides: &BTreeMap<String, String>,
-    java: &JavaOptions,
 ) -> Result<BrokerConfig, ConfigFault> {
     let bytes = std::fs::read(file)
         .map_err(|reason| ConfigFault::Unreadable { path: file.display().to_string(), reason })?;
     let mut read: Properties = properties::parse(&bytes);
     read.extend(overrides.iter().map(|(key, value)| (key.clone(), value.clone())));
-    zookeeper_client::add_system_properties(&mut read, java);
     Ok(BrokerConfig::parse(&read)?)
 }
 
@@ -62,7 +59,7 @@ pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options)
         warn!(target: "kafka.Kafka", "{note}");
     }
     let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
-    let code = match read_config(file, overrides, &java) {
+    let code = match read_config(file, overrides) {
         Ok(config) => run_with(config, &java),
         Err(fault) => {
             for line in fault.to_string().lines() {

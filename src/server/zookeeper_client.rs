@@ -7,7 +7,10 @@ use std::{
 };
 
 use common::{
-    config::{broker::BrokerConfig, value::Password},
+    config::{
+        broker::{BrokerConfig, ConfigErrors},
+        value::Password,
+    },
     properties::Properties,
 };
 use security::{
@@ -21,7 +24,7 @@ use zk::{metrics::ZkMetrics, real::ZkConfig};
 /// Kafka's keys, and the system properties that stand in for them where the file has no value.
 /// Source: `ZkConfigs.ZK_SSL_CONFIG_TO_SYSTEM_PROPERTY_MAP`.
 const SYSTEM_PROPERTIES: [(&str, &str); 14] = [
-    ("zookeeper.ssl.client.enable", "zookeeper.client.secure"),
+    (CLIENT_ENABLE, "zookeeper.client.secure"),
     ("zookeeper.clientCnxnSocket", "zookeeper.clientCnxnSocket"),
     (KEY_STORE, "zookeeper.ssl.keyStore.location"),
     ("zookeeper.ssl.keystore.password", "zookeeper.ssl.keyStore.password"),
@@ -33,9 +36,12 @@ const SYSTEM_PROPERTIES: [(&str, &str); 14] = [
     ("zookeeper.ssl.enabled.protocols", "zookeeper.ssl.enabledProtocols"),
     ("zookeeper.ssl.cipher.suites", "zookeeper.ssl.ciphersuites"),
     (ENDPOINT_IDENTIFICATION, "zookeeper.ssl.hostnameVerification"),
-    ("zookeeper.ssl.crl.enable", "zookeeper.ssl.crl"),
-    ("zookeeper.ssl.ocsp.enable", "zookeeper.ssl.ocsp"),
+    (CRL_ENABLE, "zookeeper.ssl.crl"),
+    (OCSP_ENABLE, "zookeeper.ssl.ocsp"),
 ];
+const CLIENT_ENABLE: &str = "zookeeper.ssl.client.enable";
+const CRL_ENABLE: &str = "zookeeper.ssl.crl.enable";
+const OCSP_ENABLE: &str = "zookeeper.ssl.ocsp.enable";
 const KEY_STORE: &str = "zookeeper.ssl.keystore.location";
 const TRUST_STORE: &str = "zookeeper.ssl.truststore.location";
 const ENDPOINT_IDENTIFICATION: &str = "zookeeper.ssl.endpoint.identification.algorithm";
@@ -68,6 +74,9 @@ pub enum ZooKeeperClientError {
         /// Why not.
         source: KeyStoreError,
     },
+    /// Java's system properties.
+    #[error("Java's system properties: {0}")]
+    SystemProperties(#[from] ConfigErrors),
     /// Nobody to trust.
     #[error(
         "zookeeper.ssl.client.enable=true needs zookeeper.ssl.truststore.location: there is no list of authorities to \
@@ -96,38 +105,44 @@ pub enum ZooKeeperClientError {
     },
 }
 
-/// Puts Java's system properties in, where the file has no value.
-pub(crate) fn add_system_properties(properties: &mut Properties, java: &JavaOptions) {
+/// Java's system properties as the lines of a file that they stand in for. Of a switch only `true` turns it on.
+fn system_properties(java: &JavaOptions) -> Properties {
+    let mut properties = Properties::new();
     for (key, name) in SYSTEM_PROPERTIES {
         let Some(value) = java.property(name) else { continue };
-        let value = match key {
-            ENDPOINT_IDENTIFICATION if value.eq_ignore_ascii_case("false") => "",
-            ENDPOINT_IDENTIFICATION => "HTTPS",
+        let value = match (key, value) {
+            (ENDPOINT_IDENTIFICATION, "true") => "HTTPS",
+            (ENDPOINT_IDENTIFICATION, _) => "",
+            (CLIENT_ENABLE | CRL_ENABLE | OCSP_ENABLE, value) if value != "true" => "false",
             _ => value,
         };
-        properties.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        properties.insert(key.to_owned(), value.to_owned());
     }
+    properties
 }
 
 /// What a command says of TLS to ZooKeeper: in the file of `--zk-tls-config-file`, else in Java's system properties. Nothing where
 /// it is not to be used.
 pub fn tls_of_tool(
-    mut properties: Properties,
+    file: Properties,
     java: &JavaOptions,
 ) -> Result<Option<ClientTls>, ZooKeeperClientError> {
-    add_system_properties(&mut properties, java);
-    match properties.get("zookeeper.ssl.client.enable").is_some_and(|value| is_true(value.trim())) {
+    let mut properties = system_properties(java);
+    properties.extend(file);
+    match properties.get(CLIENT_ENABLE).is_some_and(|value| is_true(value.trim())) {
         true => TlsSettings::of_tool(&properties).read().map(Some),
         false => Ok(None),
     }
 }
 
-/// What the store over ZooKeeper is to be given. Reads key stores and the JAAS file.
+/// What the store over ZooKeeper is to be given. Reads key stores and the JAAS file. Java's system properties count here alone:
+/// the configuration that the broker shows is that of its file.
 pub(crate) fn zk_config(
     config: &BrokerConfig,
     java: &JavaOptions,
     metrics: ZkMetrics,
 ) -> Result<ZkConfig, ZooKeeperClientError> {
+    let config = &config.with_more(&system_properties(java))?;
     let milliseconds = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
     let requests_max = usize::try_from(config.zookeeper_max_in_flight_requests);
     let bytes_max = java.property("jute.maxbuffer").and_then(|value| value.parse().ok());
@@ -202,8 +217,7 @@ impl TlsSettings<'_> {
             protocols: list("zookeeper.ssl.enabled.protocols").unwrap_or_else(protocol),
             cipher_suites: list("zookeeper.ssl.cipher.suites").unwrap_or_default(),
             endpoint_identification: value(ENDPOINT_IDENTIFICATION).unwrap_or("HTTPS"),
-            checks_revocation: is_on("zookeeper.ssl.crl.enable")
-                || is_on("zookeeper.ssl.ocsp.enable"),
+            checks_revocation: is_on(CRL_ENABLE) || is_on(OCSP_ENABLE),
         }
     }
 
@@ -294,9 +308,8 @@ mod tests {
     fn configured(lines: &[(&str, &str)], java: &str) -> Result<ZkConfig, String> {
         let java = JavaOptions::new(java);
         let lines = [("broker.id", "1"), ("zookeeper.connect", "zk:1/k")].iter().chain(lines);
-        let mut properties =
+        let properties =
             lines.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        add_system_properties(&mut properties, &java);
         let config = BrokerConfig::parse(&properties).unwrap();
         zk_config(&config, &java, ZkMetrics::default()).map_err(|error| {
             let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
@@ -351,6 +364,13 @@ mod tests {
         assert!(of_tool.is_some_and(|tls| tls.checks_names && tls.protocols == ["TLSv1.2"]));
         let anyone = [lines[0], lines[2], (ENDPOINT_IDENTIFICATION, "")];
         assert!(!configured(&anyone, "").unwrap().tls.unwrap().checks_names);
+        // Only this word is a yes, as in Java.
+        for (secure, verified) in [("TRUE", "true"), ("true", "TRUE")] {
+            let java = java.replace("secure=true", &format!("secure={secure}"));
+            let java = java.replace("Verification=true", &format!("Verification={verified}"));
+            let tls = configured(&[], &java).unwrap().tls;
+            assert!(tls.is_none_or(|tls| secure == "true" && !tls.checks_names));
+        }
         // The file counts first.
         let file = [("zookeeper.ssl.client.enable", "false")];
         assert!(configured(&file, &java).unwrap().tls.is_none());

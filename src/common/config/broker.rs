@@ -274,6 +274,13 @@ impl BrokerConfig {
         }
     }
 
+    /// What this would be if its file had more lines; a key that it sets keeps its value.
+    pub fn with_more(&self, more: &Properties) -> Result<BrokerConfig, ConfigErrors> {
+        let mut properties = more.clone();
+        properties.extend(self.values.originals().clone());
+        BrokerConfig::parse(&properties)
+    }
+
     /// Settings that do not do what their writer may think.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
