@@ -20,3 +20,4 @@ pub mod store;
 pub mod tls;
 pub mod topics;
 mod tree;
+mod tunnel;

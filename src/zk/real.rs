@@ -24,7 +24,7 @@ use crate::{
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkError, ZkFuture, ZkStore,
     },
-    tls::{ZkTlsError, tls_options},
+    tls::{ZkTlsError, speaker},
 };
 
 /// Pause before a read that met a lost connection is sent again; the session finds out in the meantime.
@@ -47,7 +47,7 @@ pub struct ZkConfig {
     pub request_bytes_max: usize,
     /// `zookeeper.set.acl`: only brokers may change what is created.
     pub set_acl: bool,
-    /// Finds the addresses of servers; not asked under TLS, where certificates are for names.
+    /// Finds the addresses of servers; not asked under TLS where names are checked, for the library looks them up then.
     pub resolve: Resolve,
     /// TLS to every server, where set.
     pub tls: Option<ClientTls>,
@@ -260,7 +260,7 @@ impl RealStore {
         if config.set_acl && config.login.is_none() && !has_identity(&config) {
             return Err(ConnectError::AclsWithoutLogin);
         }
-        let tls = config.tls.as_ref().map(tls_options).transpose()?;
+        let tls = config.tls.as_ref().map(speaker).transpose()?;
         let sasl = config.login.as_ref().map(|login| {
             let (username, password) = (login.username.clone(), login.password.clone());
             SaslOptions::from(SaslOptions::digest_md5(username, password))

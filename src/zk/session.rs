@@ -21,7 +21,7 @@ use tokio::{
 use tracing::{debug, error, info, warn};
 use zookeeper_client::{
     Acls, Client, CreateMode, Error, EventType, MultiWriteError, MultiWriteResult, OneshotWatcher,
-    SaslOptions, SessionInfo, TlsOptions,
+    SaslOptions, SessionInfo,
 };
 
 use crate::{
@@ -33,6 +33,8 @@ use crate::{
         CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkError,
         ZkVersion,
     },
+    tls::Speaker,
+    tunnel::Tunnel,
 };
 
 /// Pauses between rounds over all servers, the first and the longest; the longest is also a small part of the session's
@@ -48,7 +50,7 @@ pub(crate) struct Ensemble {
     /// What every path is below.
     pub(crate) chroot: Option<String>,
     /// TLS to every server, where set.
-    pub(crate) tls: Option<TlsOptions>,
+    pub(crate) tls: Option<Speaker>,
     /// Login, where set.
     pub(crate) sasl: Option<SaslOptions>,
 }
@@ -68,6 +70,8 @@ pub(crate) struct Worker {
     config: ZkConfig,
     ensemble: Ensemble,
     resolver: Resolver,
+    /// What the connection goes through, of its runtime.
+    tunnel: Option<Tunnel>,
     chroot_is_there: bool,
     shared: Arc<Shared>,
     requests: mpsc::UnboundedReceiver<Request>,
@@ -91,6 +95,7 @@ impl Worker {
             config,
             ensemble,
             resolver,
+            tunnel: None,
             chroot_is_there: false,
             shared,
             requests,
@@ -104,7 +109,7 @@ impl Worker {
     /// Runs until the store is closed.
     pub(crate) fn run(mut self) {
         loop {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = match runtime {
                 Ok(runtime) => runtime,
                 Err(error) => {
@@ -194,14 +199,23 @@ impl Worker {
         if let Some(sasl) = &self.ensemble.sasl {
             connector = connector.with_sasl(sasl.clone());
         }
-        match &self.ensemble.tls {
+        if let Some(Speaker::Library(tls)) = &self.ensemble.tls {
             // The library finds the addresses itself, at each connection: it needs the names for the certificates.
-            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&self.ensemble.hosts).await,
-            None => match self.resolver.addresses().await.as_str() {
-                "" => Err(Error::NoHosts),
-                addresses => connector.connect(addresses).await,
-            },
+            return connector.with_tls((**tls).clone()).secure_connect(&self.ensemble.hosts).await;
         }
+        let addresses = self.resolver.addresses().await;
+        if addresses.is_empty() {
+            return Err(Error::NoHosts);
+        }
+        let Some(Speaker::Tunnel(tls)) = &self.ensemble.tls else {
+            return connector.connect(&addresses).await;
+        };
+        let tunnel = Tunnel::open(&addresses, tls).await;
+        let tunnel = tunnel.map_err(|error| {
+            warn!(%error, "cannot make a connection within this machine");
+            Error::NoHosts
+        })?;
+        connector.connect(&self.tunnel.insert(tunnel).entrances).await
     }
 
     /// What comes before any request: nothing older than what was seen is read, and the chroot is there.

@@ -1,12 +1,14 @@
-//! TLS to ZooKeeper: what the client library is given.
+//! TLS to ZooKeeper: what the client library is given, or what goes before it where it cannot do what is asked for.
 //!
 //! The library takes certificates as text, and its cryptography from the process: which versions and suites there are is
 //! one choice for all ZooKeeper clients of a process. Everything else in the process names its own.
 
-use rustls::crypto::CryptoProvider;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, crypto::CryptoProvider};
 use security::{
     key_store::{certificates_to_pem, key_to_pem},
-    tls::{ClientTls, TlsChoiceError, provider, versions},
+    tls::{ClientTls, ClientTlsError, TlsChoiceError, provider, versions},
 };
 use zookeeper_client::TlsOptions;
 
@@ -19,22 +21,31 @@ pub enum ZkTlsError {
     /// Another client of the process has other versions or suites.
     #[error("another ZooKeeper client of this process uses other TLS versions or cipher suites")]
     Conflict,
-    /// The library has a switch for it, which only unsafe code may turn.
-    #[error(
-        "zookeeper.ssl.endpoint.identification.algorithm must be HTTPS: a server whose certificate does not have its name \
-         is not connected to"
-    )]
-    NamesAreChecked,
+    /// The certificates or the key, where names are not checked.
+    #[error(transparent)]
+    Own(#[from] ClientTlsError),
     /// The certificates or the key.
     #[error("use the keys and certificates")]
     Certificates(#[source] zookeeper_client::Error),
 }
 
-/// The library's form of it.
-pub(crate) fn tls_options(tls: &ClientTls) -> Result<TlsOptions, ZkTlsError> {
-    if !tls.checks_names {
-        return Err(ZkTlsError::NamesAreChecked);
+/// Who speaks TLS with the servers.
+pub(crate) enum Speaker {
+    /// The library, which checks names.
+    Library(Box<TlsOptions>),
+    /// A [`crate::tunnel::Tunnel`], which does not.
+    Tunnel(Arc<ClientConfig>),
+}
+
+/// Reads keys and certificates for the one who is to use them.
+pub(crate) fn speaker(tls: &ClientTls) -> Result<Speaker, ZkTlsError> {
+    match tls.checks_names {
+        true => tls_options(tls).map(Box::new).map(Speaker::Library),
+        false => Ok(Speaker::Tunnel(tls.config()?)),
     }
+}
+
+fn tls_options(tls: &ClientTls) -> Result<TlsOptions, ZkTlsError> {
     choose(provider(&versions(&tls.protocols)?, &tls.cipher_suites)?)?;
     let trusted = certificates_to_pem(&tls.trusted);
     let mut options = TlsOptions::new().with_pem_ca(&trusted).map_err(ZkTlsError::Certificates)?;
@@ -95,10 +106,15 @@ mod tests {
         let error = RealStore::connect(config.clone()).await.err().unwrap();
         assert!(matches!(error, ConnectError::Tls(ZkTlsError::Choice(_))), "{error}");
 
+        // Where names do not count, the library has no part in it.
         tls.checks_names = false;
         config.tls = Some(tls.clone());
         let error = RealStore::connect(config.clone()).await.err().unwrap();
-        assert!(matches!(error, ConnectError::Tls(ZkTlsError::NamesAreChecked)), "{error}");
+        assert!(matches!(error, ConnectError::Tls(ZkTlsError::Own(_))), "{error}");
+        tls.protocols = vec!["TLSv1.2".to_owned()];
+        config.tls = Some(tls.clone());
+        let error = RealStore::connect(config.clone()).await.err().unwrap();
+        assert!(matches!(error, ConnectError::TimedOut), "{error}");
 
         tls.protocols = Vec::new();
         tls.checks_names = true;
