@@ -55,14 +55,11 @@ impl ClientTls {
         }
         let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()?;
-        let verifier: Arc<dyn ServerCertVerifier> = match self.checks_names {
-            true => webpki,
-            false => Arc::new(AnyName(webpki)),
-        };
+        let verifier = Verifier { webpki, checks_names: self.checks_names };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier);
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let config = match self.identity.clone() {
             Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
             None => builder.with_no_client_auth(),
@@ -71,11 +68,18 @@ impl ClientTls {
     }
 }
 
-/// Checks all of a server's certificate but its name, which is looked at last.
+/// Checks a server's certificate, and its name, which is looked at last, where it counts.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Verifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    checks_names: bool,
+}
 
-impl ServerCertVerifier for AnyName {
+/// A certificate without a version is of the first one, and cannot be read.
+const UNREADABLE: &str = "the server's certificate cannot be read: only X.509 version 3 can be, \
+                          so one that openssl made without extensions is to be made anew with some";
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         own: &CertificateDer<'_>,
@@ -84,10 +88,13 @@ impl ServerCertVerifier for AnyName {
         revocation: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.0.verify_server_cert(own, others, name, revocation, now) {
+        match self.webpki.verify_server_cert(own, others, name, revocation, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_names => Ok(ServerCertVerified::assertion()),
+            Err(rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
+                Err(rustls::Error::General(UNREADABLE.to_owned()))
+            }
             other => other,
         }
     }
@@ -98,7 +105,7 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        self.webpki.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -107,11 +114,11 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        self.webpki.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.webpki.supported_verify_schemes()
     }
 }
 

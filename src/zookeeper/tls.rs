@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use security::tls::{TlsChoiceError, provider, versions};
 use thiserror::Error;
@@ -59,11 +60,6 @@ pub enum TlsError {
     /// The keys and certificates are readable, and not what TLS can use.
     #[error("use keys and certificates for TLS")]
     Rustls(#[from] rustls::Error),
-    /// The certificate is of version 1, without extensions, which rustls does not read.
-    #[error(
-        "ssl.keyStore.location has a certificate of X.509 version 1; only version 3 can be used"
-    )]
-    OldCertificate,
     /// The trusted certificates cannot check anybody.
     #[error("use the trusted certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
@@ -72,10 +68,6 @@ pub enum TlsError {
 /// Makes what takes connections under TLS.
 pub(crate) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
     let identity = config.key_store.identity().map_err(TlsError::KeyStore)?;
-    let own = identity.chain.first().and_then(|own| X509Certificate::from_der(own).ok());
-    if own.is_some_and(|(_, own)| own.version() != X509Version::V3) {
-        return Err(TlsError::OldCertificate);
-    }
     let versions = versions(&config.protocols)?;
     let provider = Arc::new(provider(&versions, &config.cipher_suites)?);
     let builder =
@@ -95,7 +87,16 @@ pub(crate) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, TlsError> {
             builder.with_client_cert_verifier(verifier.build()?)
         }
     };
-    let config = builder.with_single_cert(identity.chain, identity.key)?;
+    let own = identity.chain.first().and_then(|own| X509Certificate::from_der(own).ok());
+    let config = match own.is_some_and(|(_, own)| own.version() != X509Version::V3) {
+        false => builder.with_single_cert(identity.chain, identity.key)?,
+        // rustls cannot read it to compare the keys, and need not read it to show it.
+        true => {
+            let key = builder.crypto_provider().key_provider.load_private_key(identity.key)?;
+            let shown = CertifiedKey::new(identity.chain, key);
+            builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)))
+        }
+    };
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

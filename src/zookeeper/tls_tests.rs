@@ -296,3 +296,61 @@ fn subjects_are_escaped_as_java_does() {
     assert_eq!(escape(" a b "), "\\ a b\\ ");
     assert_eq!(escape("a\"\\<>;+"), "a\\\"\\\\\\<\\>\\;\\+");
 }
+
+/// The length and what it takes, of the DER element at the start.
+fn element(der: &[u8]) -> (usize, usize) {
+    match der[1] {
+        short @ 0..0x80 => (2, usize::from(short)),
+        long => {
+            let bytes = &der[2..2 + usize::from(long & 0x7f)];
+            let length = bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            (2 + bytes.len(), length)
+        }
+    }
+}
+
+fn sequence(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+    [&[0x30, 0x82], &length[..], content].concat()
+}
+
+/// A certificate of X.509 version 1, as `openssl x509 -req` makes it: without a version and without extensions.
+fn of_version_1() -> Made {
+    let key = KeyPair::generate().unwrap();
+    let newer = CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
+    let der: &[u8] = newer.der();
+    let signed = &der[element(der).0..];
+    let (head, length) = element(signed);
+    let (mut fields, algorithm) = (&signed[head..head + length], &signed[head + length..]);
+    let (head, length) = element(algorithm);
+    let algorithm = &algorithm[..head + length];
+    let mut kept = Vec::new();
+    while !fields.is_empty() {
+        let (head, length) = element(fields);
+        let (field, rest) = fields.split_at(head + length);
+        if ![0xa0, 0xa3].contains(&field[0]) {
+            kept.extend_from_slice(field);
+        }
+        fields = rest;
+    }
+    let signed = sequence(&kept);
+    let signature = rcgen::SigningKey::sign(&key, &signed).unwrap();
+    let length = u8::try_from(signature.len() + 1).unwrap();
+    let bits = [&[0x03, length, 0], &signature[..]].concat();
+    let certificate = sequence(&[&signed[..], algorithm, &bits].concat()).into();
+    Made { certificate, key: key.serialize_der() }
+}
+
+#[test]
+fn a_certificate_of_version_1_is_shown() {
+    let old = of_version_1();
+    let (_, read) = X509Certificate::from_der(&old.certificate).unwrap();
+    assert_eq!(read.version(), X509Version::V1);
+    let authority = Authority { server: of_version_1(), ..Authority::new() };
+    let folder = TempDir::new().unwrap();
+    let tls = config(write_pem(folder.path(), &authority), ClientAuth::Need);
+    let server = start(&folder, tls, None);
+    // A client of rustls gets as far as the certificate; others read it.
+    let error = who_am_i(&server, &authority, Some(&authority.client)).unwrap_err();
+    assert!(error.to_string().ends_with("invalid peer certificate: BadEncoding"), "{error}");
+}

@@ -44,8 +44,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     list("zookeeper.ssl.cipher.suites", Low).doc("cipher suites allowed with ZooKeeper"),
     string("zookeeper.ssl.endpoint.identification.algorithm", Low)
         .default("HTTPS")
-        .doc("HTTPS checks the ZooKeeper host name, blank turns it off")
-        .note("the broker starts with HTTPS alone; zookeeper-shell takes blank too"),
+        .doc("HTTPS checks the ZooKeeper host name, blank turns it off"),
     boolean("zookeeper.ssl.crl.enable", Low)
         .default("false")
         .doc("check certificate revocation lists with ZooKeeper")
