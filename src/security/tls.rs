@@ -75,9 +75,9 @@ struct Verifier {
     checks_names: bool,
 }
 
-/// A certificate without a version is of the first one, and cannot be read.
-const UNREADABLE: &str = "the server's certificate cannot be read: only X.509 version 3 can be, \
-                          so one that openssl made without extensions is to be made anew with some";
+/// In words for the one who made it.
+const OLD_CERTIFICATE: &str = "the server's certificate is of X.509 version 1, and only version 3 can be used: openssl makes \
+                               version 1 where it is given no extensions";
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -92,8 +92,10 @@ impl ServerCertVerifier for Verifier {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_names => Ok(ServerCertVerified::assertion()),
-            Err(rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
-                Err(rustls::Error::General(UNREADABLE.to_owned()))
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+                if other.to_string().contains("UnsupportedCertVersion") =>
+            {
+                Err(rustls::Error::General(OLD_CERTIFICATE.to_owned()))
             }
             other => other,
         }
