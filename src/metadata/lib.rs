@@ -2,5 +2,6 @@
 
 pub mod broker;
 pub mod cache;
+mod partitions;
 pub mod placement;
 pub mod snapshot;

@@ -7,9 +7,9 @@ use common::{
     ids::{BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
     topic::{TopicPartition, Uuid},
 };
-use rpds::{HashTrieMapSync, RedBlackTreeMapSync};
+use rpds::HashTrieMapSync;
 
-use crate::broker::Broker;
+use crate::{broker::Broker, partitions::Partitions};
 
 /// Who leads and holds a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,23 +37,23 @@ pub struct Topic {
     pub name: Arc<str>,
     /// The topic's id; none for a topic made before topic ids.
     pub id: Option<Uuid>,
-    partitions: RedBlackTreeMapSync<i32, Arc<Partition>>,
+    partitions: Partitions,
 }
 
 impl Topic {
     /// The partition of a number.
     pub fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
-        self.partitions.get(&index)
+        self.partitions.get(index)
     }
 
     /// The partitions in the order of their numbers.
     pub fn partitions(&self) -> impl Iterator<Item = (i32, &Arc<Partition>)> {
-        self.partitions.iter().map(|(index, partition)| (*index, partition))
+        self.partitions.iter()
     }
 
     /// How many partitions are known; never 0.
     pub fn partition_count(&self) -> usize {
-        self.partitions.size()
+        self.partitions.len()
     }
 }
 
@@ -157,29 +157,25 @@ impl ClusterSnapshot {
         let known = self.topics.get(&*update.name);
         let name = known.map_or_else(|| Arc::clone(&update.name), |topic| Arc::clone(&topic.name));
         let old_id = known.and_then(|topic| topic.id);
-        let mut partitions = known.map_or_else(Default::default, |topic| topic.partitions.clone());
-        let old_count = partitions.size();
+        let mut partitions =
+            known.map_or_else(Partitions::default, |topic| topic.partitions.clone());
+        let old_count = partitions.len();
         for (index, partition) in &update.partitions {
             match partition {
-                Some(partition) => {
-                    partitions.insert_mut(*index, Arc::new(partition.clone()));
-                    deleted.retain(|gone| gone.partition != *index || gone.topic != name);
-                }
-                None => {
-                    partitions.remove_mut(index);
-                    deleted.push(TopicPartition::new(Arc::clone(&name), *index));
-                }
+                Some(_) => deleted.retain(|gone| gone.partition != *index || gone.topic != name),
+                None => deleted.push(TopicPartition::new(Arc::clone(&name), *index)),
             }
         }
-        self.partition_count = self.partition_count - old_count + partitions.size();
-        let id = if partitions.is_empty() { None } else { update.id };
+        partitions.change(update.partitions.iter().cloned());
+        self.partition_count = self.partition_count - old_count + partitions.len();
+        let id = if partitions.len() == 0 { None } else { update.id };
         if let Some(old) = old_id
             && Some(old) != id
             && self.names_by_id.get(&old) == Some(&name)
         {
             self.names_by_id.remove_mut(&old);
         }
-        if partitions.is_empty() {
+        if partitions.len() == 0 {
             self.topics.remove_mut(&name);
             return;
         }
