@@ -25,7 +25,7 @@ use replication::{
     fetch_session::SessionCache, partition::Partition, replica_manager::ReplicaManager,
 };
 use storage::log_manager::LogManager;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use zk::store::ZkStore;
 
 use crate::{
@@ -69,6 +69,8 @@ pub(crate) struct Broker {
     pub to_replicas: mpsc::Sender<ToBroker>,
     pub peers: Arc<Peers>,
     pub conversions: ConversionMemory,
+    /// Turns of searches for offsets by time.
+    pub searches: Semaphore,
     pub metrics: BrokerMetrics,
     /// Version of the `/feature` znode; -1 where it was never seen.
     pub features_epoch: AtomicI64,

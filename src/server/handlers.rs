@@ -154,10 +154,7 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
     Ok(match ctx.api.key {
         ApiKey::Produce => produce::start(&broker, ctx.clone(), decode(&ctx, body)?),
         ApiKey::Fetch => fetch::start(&broker, ctx.clone(), decode(&ctx, body)?),
-        ApiKey::ListOffsets => {
-            let request = decode(&ctx, body)?;
-            Step::Reply(respond(&ctx, &list_offsets::handle(&broker, &ctx, request)))
-        }
+        ApiKey::ListOffsets => list_offsets::start(&broker, ctx.clone(), decode(&ctx, body)?),
         ApiKey::OffsetForLeaderEpoch => {
             let request = decode(&ctx, body)?;
             Step::Reply(respond(&ctx, &offset_for_leader_epoch::handle(&broker, request)))

@@ -33,7 +33,7 @@ use storage::{
     producer_limit::PRODUCERS_MAX,
 };
 use tokio::{
-    sync::{mpsc, watch as latest},
+    sync::{Semaphore, mpsc, watch as latest},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ use crate::{
     conversions::ConversionMemory,
     dynamic_config,
     groups::BrokerGroups,
-    handlers::preferred_replica::RACK_AWARE,
+    handlers::{list_offsets::SEARCHES_MAX, preferred_replica::RACK_AWARE},
     leader_ways::PeerLeaders,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
@@ -365,6 +365,7 @@ async fn start(
         to_replicas: to_broker,
         peers,
         conversions: ConversionMemory::new(registry),
+        searches: Semaphore::new(SEARCHES_MAX),
         metrics: BrokerMetrics::new(registry),
         features_epoch: AtomicI64::new(-1),
         config,

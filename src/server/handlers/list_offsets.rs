@@ -1,7 +1,7 @@
 //! ListOffsets (API key 2): offsets by timestamp, and the ends of logs.
 //! Source: `KafkaApis.handleListOffsetRequest`, `Partition.fetchOffsetForTimestamp`.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use common::{
     clock,
@@ -13,9 +13,10 @@ use kafka_protocol::messages::{
     list_offsets_request::ListOffsetsPartition,
     list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
 };
+use network::service::Step;
 use replication::{partition::Partition, replica_manager::Access};
 
-use crate::{broker::Broker, errors, request_context::RequestContext};
+use crate::{broker::Broker, errors, handlers::respond, request_context::RequestContext};
 
 /// Special timestamps. Source: `ListOffsetsRequest`.
 const LATEST: i64 = -1;
@@ -36,17 +37,37 @@ struct Found {
     epoch: LeaderEpoch,
 }
 
-pub(crate) fn handle(
+/// Searches by time that go on at once in the whole broker: each reads and decompresses a batch after the other.
+pub(crate) const SEARCHES_MAX: usize = 2;
+
+/// Answers at once, unless records have to be looked at: that waits for its turn, and takes place beside the runtime.
+pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ListOffsetsRequest) -> Step {
+    let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let reads_records = |timestamp| timestamp >= 0 || timestamp == MAX_TIMESTAMP;
+    if ctx.api_version == 0 || !asked.any(|partition| reads_records(partition.timestamp)) {
+        return Step::Reply(respond(&ctx, &handle(broker, &ctx, &request)));
+    }
+    let broker = broker.clone();
+    let search = async move {
+        let _turn = broker.searches.acquire().await.expect("it is never closed");
+        let searching = broker.clone();
+        let search = move || respond(&ctx, &handle(&searching, &ctx, &request));
+        tokio::task::spawn_blocking(search).await.expect("a search does not panic")
+    };
+    Step::Wait { overlap: false, reply: Box::pin(search) }
+}
+
+fn handle(
     broker: &Broker,
     ctx: &RequestContext,
-    request: ListOffsetsRequest,
+    request: &ListOffsetsRequest,
 ) -> ListOffsetsResponse {
-    let duplicates = duplicates(&request);
+    let duplicates = duplicates(request);
     let no_such_isolation = ctx.api_version >= 2 && !matches!(request.isolation_level, 0 | 1);
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             if ctx.api_version == 0 {
-                return answer_version_0(broker, &request, &topic.name, asked);
+                return answer_version_0(broker, request, &topic.name, asked);
             }
             let repeated = duplicates.contains(&(&*topic.name, asked.partition_index));
             let found = if no_such_isolation {
@@ -55,7 +76,7 @@ pub(crate) fn handle(
             } else if repeated {
                 Err(ErrorCode::InvalidRequest)
             } else {
-                find(broker, ctx, &request, &topic.name, asked)
+                find(broker, ctx, request, &topic.name, asked)
             };
             answer(ctx.api_version, asked.partition_index, found)
         });
