@@ -251,13 +251,13 @@ pub(crate) fn shown(
     online: &dyn Fn(BrokerId) -> bool,
     epoch: ControllerEpoch,
 ) -> snapshot::Partition {
-    let replicas = partition.assignment.replicas.clone();
+    let replicas: Box<[BrokerId]> = partition.assignment.replicas[..].into();
     let offline_replicas = replicas.iter().copied().filter(|broker| !online(*broker)).collect();
     match &partition.leadership {
         Some(leadership) => snapshot::Partition {
             leader: leadership.leader,
             leader_epoch: leadership.leader_epoch,
-            isr: leadership.isr.clone(),
+            isr: leadership.isr[..].into(),
             replicas,
             offline_replicas,
             partition_epoch: leadership.partition_epoch,
@@ -266,7 +266,7 @@ pub(crate) fn shown(
         None => snapshot::Partition {
             leader: BrokerId::NONE,
             leader_epoch: LeaderEpoch::NONE,
-            isr: Vec::new(),
+            isr: Box::default(),
             replicas,
             offline_replicas,
             partition_epoch: PartitionEpoch(0),

@@ -72,9 +72,9 @@ mod tests {
         Partition {
             leader: common::ids::BrokerId(leader),
             leader_epoch: common::ids::LeaderEpoch(0),
-            isr: Vec::new(),
-            replicas: Vec::new(),
-            offline_replicas: Vec::new(),
+            isr: Box::default(),
+            replicas: Box::default(),
+            offline_replicas: Box::default(),
             partition_epoch: common::ids::PartitionEpoch(0),
             controller_epoch: common::ids::ControllerEpoch(0),
         }

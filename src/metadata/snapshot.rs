@@ -19,11 +19,11 @@ pub struct Partition {
     /// Counts the leaders.
     pub leader_epoch: LeaderEpoch,
     /// The in-sync replicas.
-    pub isr: Vec<BrokerId>,
+    pub isr: Box<[BrokerId]>,
     /// All replicas, the preferred leader first.
-    pub replicas: Vec<BrokerId>,
+    pub replicas: Box<[BrokerId]>,
     /// Replicas on dead brokers or failed log directories.
-    pub offline_replicas: Vec<BrokerId>,
+    pub offline_replicas: Box<[BrokerId]>,
     /// Version of the state znode.
     pub partition_epoch: PartitionEpoch,
     /// The controller that decided this.
@@ -207,9 +207,9 @@ mod tests {
         Some(Partition {
             leader: BrokerId(leader),
             leader_epoch: LeaderEpoch(0),
-            isr: vec![BrokerId(leader)],
-            replicas: vec![BrokerId(leader)],
-            offline_replicas: Vec::new(),
+            isr: [BrokerId(leader)].into(),
+            replicas: [BrokerId(leader)].into(),
+            offline_replicas: Box::default(),
             partition_epoch: PartitionEpoch(0),
             controller_epoch: ControllerEpoch(1),
         })

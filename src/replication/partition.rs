@@ -33,7 +33,6 @@ const LOG: &str = "kafka.cluster.Partition";
 /// A partition of this broker. The role's lock is held for a few lines, and never across an append.
 #[derive(Debug)]
 pub struct Partition {
-    topic_partition: TopicPartition,
     topic_id: OnceLock<Uuid>,
     surroundings: Arc<Surroundings>,
     log: Arc<Log>,
@@ -133,14 +132,12 @@ pub(crate) enum TakeOverError {
 
 impl Partition {
     pub(crate) fn new(
-        topic_partition: TopicPartition,
         topic_id: Option<Uuid>,
         surroundings: Arc<Surroundings>,
         log: Arc<Log>,
         settings: Arc<TopicSettings>,
     ) -> Partition {
         Partition {
-            topic_partition,
             topic_id: topic_id.map(OnceLock::from).unwrap_or_default(),
             surroundings,
             log,
@@ -153,7 +150,7 @@ impl Partition {
 
     /// The topic and number.
     pub fn topic_partition(&self) -> &TopicPartition {
-        &self.topic_partition
+        self.log.partition()
     }
 
     /// The topic's id, where it has one.
@@ -414,7 +411,7 @@ impl Partition {
 
     fn submit(self: &Arc<Self>, proposal: Option<Proposal>) {
         if let Some(proposal) = proposal {
-            debug!(target: LOG, partition = %self.topic_partition, isr = %ids(&proposal.isr), "asks the controller for another in-sync set");
+            debug!(target: LOG, partition = %self.topic_partition(), isr = %ids(&proposal.isr), "asks the controller for another in-sync set");
             self.surroundings.proposals.put(self, proposal);
         }
     }
@@ -432,7 +429,7 @@ impl Partition {
             info!(
                 target: LOG,
                 "[Partition {} broker={}] Shrinking ISR from {} to {}. Leader: (highWatermark: {}, endOffset: {}). Out of sync replicas: {}.",
-                self.topic_partition,
+                self.topic_partition(),
                 self.surroundings.local,
                 ids(leader.isr()),
                 ids(&proposal.isr),
@@ -467,7 +464,7 @@ impl Partition {
                     info!(
                         target: LOG,
                         "[Partition {} broker={}] ISR updated to {} {}and version updated to {}",
-                        self.topic_partition,
+                        self.topic_partition(),
                         self.surroundings.local,
                         ids(leader.isr()),
                         if is_under { "(under-min-isr) " } else { "" },
@@ -484,7 +481,7 @@ impl Partition {
                 }
                 Answered::GivenUp | Answered::Stuck => {
                     metrics.failed_isr_updates.mark(1);
-                    warn!(target: LOG, partition = %self.topic_partition, ?refusal, "the controller refused another in-sync set");
+                    warn!(target: LOG, partition = %self.topic_partition(), ?refusal, "the controller refused another in-sync set");
                 }
             }
         }
@@ -519,7 +516,9 @@ impl Partition {
     /// Whether what is sent of it to followers is bounded.
     pub fn is_throttled_as_leader(&self) -> bool {
         let settings = self.settings.lock();
-        settings.leader_throttled.contains(self.topic_partition.partition, self.surroundings.local)
+        settings
+            .leader_throttled
+            .contains(self.topic_partition().partition, self.surroundings.local)
     }
 
     /// Whether what is fetched for it is bounded.
@@ -527,7 +526,7 @@ impl Partition {
         let settings = self.settings.lock();
         settings
             .follower_throttled
-            .contains(self.topic_partition.partition, self.surroundings.local)
+            .contains(self.topic_partition().partition, self.surroundings.local)
     }
 
     /// Looks at the leadership, where this broker leads.

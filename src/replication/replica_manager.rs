@@ -278,8 +278,7 @@ impl ReplicaManager {
         let log = self.logs.get_or_create(&new);
         let log = log.map_err(|error| storage_error(name, &error))?;
         let topic_id = log.topic_id().or(word.topic_id);
-        let partition =
-            Partition::new(name.clone(), topic_id, self.surroundings.clone(), log, settings);
+        let partition = Partition::new(topic_id, self.surroundings.clone(), log, settings);
         let partition = Arc::new(partition);
         if let Some(id) = topic_id {
             self.names_by_id.write().insert(id, name.topic.clone());

@@ -402,9 +402,9 @@ pub(crate) fn read_update_metadata(request: UpdateMetadataRequest, version: i16)
         let known = (state.leader.0 != LEADER_DURING_DELETE.0).then(|| snapshot::Partition {
             leader: BrokerId(state.leader.0),
             leader_epoch: LeaderEpoch(state.leader_epoch),
-            isr: ids(&state.isr),
-            replicas: ids(&state.replicas),
-            offline_replicas: ids(&state.offline_replicas),
+            isr: ids(&state.isr).into(),
+            replicas: ids(&state.replicas).into(),
+            offline_replicas: ids(&state.offline_replicas).into(),
             partition_epoch: PartitionEpoch(state.zk_version),
             controller_epoch: ControllerEpoch(state.controller_epoch),
         });

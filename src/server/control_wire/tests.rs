@@ -229,9 +229,9 @@ fn update_metadata_arrives_as_it_was_sent() {
     let known = Partition {
         leader: BrokerId(1),
         leader_epoch: LeaderEpoch(9),
-        isr: ids(&[1, 2]),
-        replicas: ids(&[1, 2, 3]),
-        offline_replicas: ids(&[3]),
+        isr: ids(&[1, 2]).into(),
+        replicas: ids(&[1, 2, 3]).into(),
+        offline_replicas: ids(&[3]).into(),
         partition_epoch: PartitionEpoch(12),
         controller_epoch: ControllerEpoch(4),
     };

@@ -41,7 +41,11 @@ struct Found {
 pub(crate) const SEARCHES_MAX: usize = 2;
 
 /// Answers at once, unless records have to be looked at: that waits for its turn, and takes place beside the runtime.
-pub(crate) fn start(broker: &Arc<Broker>, ctx: RequestContext, request: ListOffsetsRequest) -> Step {
+pub(crate) fn start(
+    broker: &Arc<Broker>,
+    ctx: RequestContext,
+    request: ListOffsetsRequest,
+) -> Step {
     let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
     let reads_records = |timestamp| timestamp >= 0 || timestamp == MAX_TIMESTAMP;
     if ctx.api_version == 0 || !asked.any(|partition| reads_records(partition.timestamp)) {

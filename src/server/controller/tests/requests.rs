@@ -276,7 +276,7 @@ async fn leaders_of_old_say_so_when_they_change_an_isr() {
     let kind = CreateKind::PersistentSequential;
     other.create(paths::ISR_CHANGE_PREFIX, notice, kind).await.unwrap();
     let heard = |cluster: &Cluster| {
-        cluster.metadata.load().partition("t", 0).is_some_and(|known| known.isr == [BROKER])
+        cluster.metadata.load().partition("t", 0).is_some_and(|known| known.isr[..] == [BROKER])
     };
     cluster.until(heard).await;
     assert_eq!(cluster.tree(paths::ISR_CHANGES).len(), 1);
