@@ -151,7 +151,7 @@ fn link(from: &Path, to: &Path, without: &str) {
 }
 
 fn known(clean: bool, recovery_point: Offset) -> Known {
-    Known { clean, recovery_point: Some(recovery_point), start: None }
+    Known { clean, recovery_point: Some(recovery_point), start: None, cleaned_to: None }
 }
 
 #[test]
@@ -195,6 +195,41 @@ fn a_log_cut_at_any_byte_keeps_its_whole_batches() {
             .map(|one| one.producer.last_sequence());
         let next = Batch { producer: Some((7, 1, sequence.unwrap() + 1)), ..batch() };
         assert_eq!(append(&log, next).unwrap().first_offset, Offset(end));
+    }
+}
+
+#[test]
+fn a_sealed_segment_that_lost_its_end_is_the_logs_last_but_after_compaction() {
+    let folder = Folder::new();
+    mixed_log(&folder);
+    let batches = all_batches(&folder.open_clean(config()));
+    let mut bases: Vec<Offset> = batches.iter().map(|(base, _)| *base).collect();
+    bases.dedup();
+    let (cut_base, next_base, end) =
+        (bases[1], bases[2], batches.last().unwrap().1.header.last_offset.plus(1));
+    assert!(bases.len() > 3);
+    let open = |position: u64, config: LogConfig, cleaned_to| {
+        let crashed = Folder::new();
+        copy(&folder.log_path(), &crashed.log_path());
+        let path = crashed.log_path().join(format!("{:020}.log", cut_base.0));
+        fs::File::options().write(true).open(path).unwrap().set_len(position).unwrap();
+        let known = Known { cleaned_to, ..known(false, cut_base) };
+        let log = crashed.open(config, known);
+        (log.end_offset(), log.segment_count(), crashed)
+    };
+    // The cuts fall between two batches: nothing in a file looks wrong.
+    for (_, found) in batches.iter().filter(|(base, _)| *base == cut_base) {
+        let lost_from = found.header.first_or_last_offset();
+        let (cut_end, count, crashed) = open(found.position, config(), None);
+        assert_eq!((cut_end, count), (lost_from, 2));
+        let again = crashed.open(config(), known(false, cut_base));
+        assert_eq!(again.end_offset(), lost_from);
+        assert_eq!(append(&again, batch()).unwrap().first_offset, lost_from);
+        let compacted = LogConfig { compact: true, ..config() };
+        assert_eq!(open(found.position, compacted, None).0, end, "gaps are compaction's");
+        assert_eq!(open(found.position, config(), Some(next_base)).0, end, "was compacted once");
+        let not_so_far = Some(Offset(next_base.0 - 1));
+        assert_eq!(open(found.position, config(), not_so_far).0, lost_from);
     }
 }
 

@@ -106,7 +106,8 @@ fn a_follower_that_crashes_at_any_byte_goes_on_from_its_last_whole_batch() {
         copy_files(&of_follower.log_path(), &crashed.log_path());
         let path = crashed.log_path().join(&name);
         fs::File::options().write(true).open(path).unwrap().set_len(cut).unwrap();
-        let known = Known { clean: false, recovery_point: Some(last), start: None };
+        let known =
+            Known { clean: false, recovery_point: Some(last), start: None, cleaned_to: None };
         let log = crashed.open(config(), known);
         let found = batches(&log);
         assert_eq!(found, expected.0[..found.len()], "cut at {cut}");
@@ -154,8 +155,12 @@ fn a_crash_at_any_step_of_a_truncation_leaves_no_hole() {
             for recovery_point in [Offset(0), Offset(whole[whole.len() - 1].1 + 1)] {
                 let opened = Folder::new();
                 copy_files(&crashed.log_path(), &opened.log_path());
-                let known =
-                    Known { clean: false, recovery_point: Some(recovery_point), start: None };
+                let known = Known {
+                    clean: false,
+                    recovery_point: Some(recovery_point),
+                    start: None,
+                    cleaned_to: None,
+                };
                 let log = opened.open(config(), known);
                 let found = batches(&log);
                 assert_eq!(found, whole[..found.len()], "step {step}");

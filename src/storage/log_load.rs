@@ -61,6 +61,8 @@ pub struct Known {
     pub recovery_point: Option<Offset>,
     /// Of the log start offset checkpoint.
     pub start: Option<Offset>,
+    /// Of the cleaner's checkpoint: offsets below may be missing, for the log was compacted up to there.
+    pub cleaned_to: Option<Offset>,
 }
 
 /// What a directory has, by kind.

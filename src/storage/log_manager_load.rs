@@ -58,7 +58,6 @@ struct Job {
     kind: DirectoryKind,
     known: Known,
     high_watermark: Option<common::ids::Offset>,
-    cleaned_to: Option<common::ids::Offset>,
 }
 
 impl LogManager {
@@ -209,22 +208,15 @@ fn list_jobs(
                 logs.strays.push((partition, path));
             }
             DirectoryKind::Live | DirectoryKind::Future => {
+                let cleaned_to = Checkpoints::get(&checkpoints.cleaned, &partition);
                 let known = Known {
                     clean: directory.was_clean,
                     recovery_point: Checkpoints::get(&checkpoints.recovery_points, &partition),
                     start: Checkpoints::get(&checkpoints.starts, &partition),
+                    cleaned_to: cleaned_to.filter(|_| kind == DirectoryKind::Live),
                 };
                 let high_watermark = Checkpoints::get(&checkpoints.high_watermarks, &partition);
-                let cleaned_to = Checkpoints::get(&checkpoints.cleaned, &partition);
-                jobs.push(Job {
-                    directory: index,
-                    path,
-                    partition,
-                    kind,
-                    known,
-                    high_watermark,
-                    cleaned_to: cleaned_to.filter(|_| kind == DirectoryKind::Live),
-                });
+                jobs.push(Job { directory: index, path, partition, kind, known, high_watermark });
             }
         }
     }
@@ -314,7 +306,7 @@ fn load_one(
             if let Some(high_watermark) = job.high_watermark {
                 log.set_high_watermark(high_watermark);
             }
-            log.cleaning.lock().set_cleaned_to(job.cleaned_to);
+            log.cleaning.lock().set_cleaned_to(job.known.cleaned_to);
             Some(log)
         }
         Err(error) => {

@@ -124,7 +124,8 @@ impl Loader<'_> {
             if is_last {
                 break;
             }
-            if !is_whole || self.segments[index + 1].base < end {
+            let next = self.segments[index + 1].base;
+            if !is_whole || next < end || self.is_hole(end, next) {
                 tracing::warn!(partition = %self.options.partition, end = end.0, dropped = count - index - 1,
                     "corruption found: the log ends here, later segments are dropped");
                 for dropped in self.segments.split_off(index + 1) {
@@ -132,12 +133,19 @@ impl Loader<'_> {
                 }
                 break;
             }
-            let next = self.segments[index + 1].base;
             self.write_snapshot(&replay, next)?;
         }
         self.write_snapshot(&replay, end)?;
         replay.producers.expire(self.options.now, self.options.config.producer_id_expiration_ms);
         Ok((replay, end))
+    }
+
+    /// Whether records are missing between two segments that may not have been flushed: a power cut can take the end of the
+    /// earlier one, at the end of a batch too, and leave the later one. Only compaction leaves such gaps otherwise, in this
+    /// log or in the leader's that it was copied from; with it nothing tells them apart. Kafka takes both for gaps.
+    fn is_hole(&self, end: Offset, next: Offset) -> bool {
+        let is_cleaned = self.known.cleaned_to.is_some_and(|cleaned_to| next <= cleaned_to);
+        next > end && !self.options.config.compact && !is_cleaned
     }
 
     fn write_snapshot(&mut self, replay: &Replay, offset: Offset) -> Result<(), Fault> {

@@ -228,8 +228,12 @@ impl World {
         for (partition, disk) in &mut broker.disk {
             let path = broker.folder.join(format!("{TOPIC}-{partition}"));
             let options = process.log_options(*partition, path, now);
-            let known =
-                Known { clean: false, recovery_point: Some(disk.recovery_point.0), start: None };
+            let known = Known {
+                clean: false,
+                recovery_point: Some(disk.recovery_point.0),
+                start: None,
+                cleaned_to: None,
+            };
             let log = Log::open(options, known).expect("a log opens whatever a crash has left");
             log.set_high_watermark(disk.high_watermark.0);
             process.logs.insert(*partition, Arc::new(log));

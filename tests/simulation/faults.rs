@@ -232,18 +232,10 @@ impl World {
             let unsynced: u64 =
                 sizes.iter().map(|(path, size)| size.saturating_sub(synced(path))).sum();
             let mut left = self.random.between(0, unsynced);
-            let mut is_cut = false;
             for (path, size) in &sizes {
                 let kept = synced(path).min(*size);
-                // A segment after one that was cut is not there. Were it, and the cut between two batches, recovery would
-                // take the log for whole, as Kafka's does.
-                if is_cut && kept == 0 {
-                    fs::remove_file(path).expect("a segment can be removed");
-                    continue;
-                }
                 let more = left.min(size - kept);
                 left -= more;
-                is_cut |= kept + more < *size;
                 let file = fs::File::options().write(true).open(path);
                 let cut = file.and_then(|file| file.set_len(kept + more));
                 cut.expect("a segment can be cut");

@@ -95,7 +95,7 @@ fn a_crash_at_any_step_of_a_cleaning_loses_nothing() {
     for (step, crashed) in copies.iter().enumerate() {
         // Opened twice: what the first start did holds.
         for recovery_point in [Some(end), Some(Offset(0)), None] {
-            let known = Known { clean: false, recovery_point, start: None };
+            let known = Known { clean: false, recovery_point, start: None, cleaned_to: None };
             let log = Arc::new(crashed.open(test_config(), known));
             let found = rows(&log);
             let is_split_at = |split: &i64| {
