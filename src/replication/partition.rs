@@ -52,7 +52,11 @@ enum Role {
     /// Takes produces, answers fetches.
     Leader(Leader),
     /// Is to lead, and gets what the former leader has: neither written nor read meanwhile. See `takeover`.
-    TakingOver(Leadership),
+    TakingOver {
+        leadership: Leadership,
+        /// The epoch in which that began. A newer one of the same leader goes on with it.
+        since: LeaderEpoch,
+    },
     /// Copies from the leader.
     Follower {
         leader: BrokerId,
@@ -191,7 +195,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => LeaderEpoch::NONE,
             Role::Leader(leader) => leader.epoch(),
-            Role::TakingOver(leadership) => leadership.epoch,
+            Role::TakingOver { leadership, .. } => leadership.epoch,
             Role::Follower { epoch, .. } => *epoch,
         }
     }
@@ -201,7 +205,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => (BrokerId::NONE, LeaderEpoch::NONE),
             Role::Leader(leader) => (self.surroundings.local, leader.epoch()),
-            Role::TakingOver(leadership) => (self.surroundings.local, leadership.epoch),
+            Role::TakingOver { leadership, .. } => (self.surroundings.local, leadership.epoch),
             Role::Follower { leader, epoch, .. } => (*leader, *epoch),
         }
     }
@@ -211,7 +215,7 @@ impl Partition {
         match &*self.role.lock() {
             Role::None => PartitionEpoch(-1),
             Role::Leader(leader) => leader.partition_epoch(),
-            Role::TakingOver(leadership) => leadership.partition_epoch,
+            Role::TakingOver { leadership, .. } => leadership.partition_epoch,
             Role::Follower { partition_epoch, .. } => *partition_epoch,
         }
     }
@@ -227,7 +231,7 @@ impl Partition {
         let (current, leads) = match &*role {
             Role::None => return Err(AccessError::NotLeader),
             Role::Leader(leader) => (leader.epoch(), true),
-            Role::TakingOver(leadership) => (leadership.epoch, false),
+            Role::TakingOver { leadership, .. } => (leadership.epoch, false),
             Role::Follower { epoch, .. } => (*epoch, false),
         };
         if epoch != LeaderEpoch::NONE && epoch < current {
@@ -236,7 +240,7 @@ impl Partition {
         if epoch != LeaderEpoch::NONE && epoch > current {
             return Err(AccessError::UnknownEpoch);
         }
-        if matches!(&*role, Role::TakingOver(_)) {
+        if matches!(&*role, Role::TakingOver { .. }) {
             return Err(AccessError::TakingOver);
         }
         if access == Access::LeaderOnly && !leads {
@@ -249,7 +253,7 @@ impl Partition {
     pub fn watermark_lags(&self) -> bool {
         match &*self.role.lock() {
             Role::Leader(leader) => leader.epoch_start() > self.log.high_watermark(),
-            Role::None | Role::TakingOver(_) | Role::Follower { .. } => false,
+            Role::None | Role::TakingOver { .. } | Role::Follower { .. } => false,
         }
     }
 
@@ -375,7 +379,7 @@ impl Partition {
             Role::Leader(leader) => {
                 id != self.surroundings.local && leader.replicas().contains(&id)
             }
-            Role::None | Role::TakingOver(_) | Role::Follower { .. } => false,
+            Role::None | Role::TakingOver { .. } | Role::Follower { .. } => false,
         }
     }
 
@@ -504,7 +508,7 @@ impl Partition {
     pub fn low_watermark(&self) -> Option<Offset> {
         match &*self.role.lock() {
             Role::Leader(leader) => Some(self.low_watermark_of(leader)),
-            Role::None | Role::TakingOver(_) | Role::Follower { .. } => None,
+            Role::None | Role::TakingOver { .. } | Role::Follower { .. } => None,
         }
     }
 
@@ -533,7 +537,7 @@ impl Partition {
     pub fn as_leader<T>(&self, look: impl FnOnce(&Leader) -> T) -> Option<T> {
         match &*self.role.lock() {
             Role::Leader(leader) => Some(look(leader)),
-            Role::None | Role::TakingOver(_) | Role::Follower { .. } => None,
+            Role::None | Role::TakingOver { .. } | Role::Follower { .. } => None,
         }
     }
 
@@ -591,11 +595,13 @@ impl Partition {
                     self.log.assign_leader_epoch(leadership.epoch);
                     leader.begin_epoch(leadership, end, now);
                 }
-                // The takeover goes on, and ends with the newer word.
-                Role::TakingOver(known) if known.epoch == leadership.epoch => {
+                // The takeover goes on, and ends with the newer word. In the epoch after it nobody else has led.
+                Role::TakingOver { leadership: known, .. }
+                    if leadership.epoch.0 - known.epoch.0 <= 1 =>
+                {
                     *known = leadership;
                 }
-                Role::None | Role::TakingOver(_) | Role::Follower { .. } => {
+                Role::None | Role::TakingOver { .. } | Role::Follower { .. } => {
                     self.log.assign_leader_epoch(leadership.epoch);
                     let local = self.surroundings.local;
                     *role = Role::Leader(Leader::new(local, leadership, end, now));
@@ -613,21 +619,34 @@ impl Partition {
     pub(crate) fn begin_takeover(&self, leadership: Leadership) {
         {
             let _writing = self.writing.write();
-            *self.role.lock() = Role::TakingOver(leadership);
+            let since = leadership.epoch;
+            *self.role.lock() = Role::TakingOver { leadership, since };
         }
         self.role_changed();
     }
 
-    /// Leads now, unless the controller has said something else since. Whether it does.
-    pub(crate) fn end_takeover(self: &Arc<Self>, epoch: LeaderEpoch) -> bool {
+    /// The epoch in which it is to lead, while the takeover goes on that began in `since`.
+    pub(crate) fn takes_over(&self, since: LeaderEpoch) -> Option<LeaderEpoch> {
+        match &*self.role.lock() {
+            Role::TakingOver { leadership, since: began } if *began == since => {
+                Some(leadership.epoch)
+            }
+            _ => None,
+        }
+    }
+
+    /// Leads now, unless the controller has said something else than that since the takeover began. Whether it does.
+    pub(crate) fn end_takeover(self: &Arc<Self>, since: LeaderEpoch) -> bool {
         {
             let _writing = self.writing.write();
             let mut role = self.role.lock();
             let leadership = match &mut *role {
-                Role::TakingOver(leadership) if leadership.epoch == epoch => leadership.clone(),
+                Role::TakingOver { leadership, since: began } if *began == since => {
+                    leadership.clone()
+                }
                 _ => return false,
             };
-            self.log.assign_leader_epoch(epoch);
+            self.log.assign_leader_epoch(leadership.epoch);
             let (local, end) = (self.surroundings.local, self.log.end_offset());
             let leader = Leader::new(local, leadership, end, clock::now());
             self.move_high_watermark(&leader);
@@ -637,15 +656,15 @@ impl Partition {
         true
     }
 
-    /// Appends what the former leader has, while the partition is taken over in this epoch. May wait for a disk.
+    /// Appends what the former leader has, while the takeover goes on that began in `since`. May wait for a disk.
     pub(crate) fn append_taken_over(
         &self,
-        epoch: LeaderEpoch,
+        since: LeaderEpoch,
         records: &[u8],
     ) -> Result<(), TakeOverError> {
         let _writing = self.writing.read();
         match &*self.role.lock() {
-            Role::TakingOver(leadership) if leadership.epoch == epoch => {}
+            Role::TakingOver { since: began, .. } if *began == since => {}
             _ => return Err(TakeOverError::Superseded),
         }
         self.log.append_as_follower(records)?;
@@ -653,11 +672,11 @@ impl Partition {
     }
 
     /// Whether the asker leads now what this broker led, so that it may have all that is here. `end` is how far it has come:
-    /// once that is the end, nothing is owed any more.
+    /// once that is the end, nothing is owed any more. The asker may know a newer epoch of its own.
     pub fn hands_over_to(&self, id: BrokerId, epoch: LeaderEpoch, end: Offset) -> bool {
         match &mut *self.role.lock() {
             Role::Follower { leader, epoch: current, owes, .. }
-                if *leader == id && *current == epoch && *owes =>
+                if *leader == id && *current <= epoch && *owes =>
             {
                 *owes = end < self.log.end_offset();
                 true
@@ -690,8 +709,11 @@ impl Partition {
             let mut role = self.role.lock();
             let owes = match &*role {
                 Role::Leader(known) => known.epoch().0 + 1 == epoch.0,
-                Role::Follower { epoch: known, owes, .. } => *owes && *known == epoch,
-                Role::None | Role::TakingOver(_) => false,
+                // The same leader's next epoch finds it still taking over, or has nothing to ask.
+                Role::Follower { leader: known_leader, epoch: known, owes, .. } => {
+                    *owes && *known_leader == leader && epoch.0 - known.0 <= 1
+                }
+                Role::None | Role::TakingOver { .. } => false,
             };
             *role = Role::Follower { leader, epoch, partition_epoch, owes };
         }
@@ -711,7 +733,7 @@ impl Partition {
     pub(crate) fn followed(&self) -> Option<(BrokerId, LeaderEpoch)> {
         match &*self.role.lock() {
             Role::Follower { leader, epoch, .. } => Some((*leader, *epoch)),
-            Role::None | Role::Leader(_) | Role::TakingOver(_) => None,
+            Role::None | Role::Leader(_) | Role::TakingOver { .. } => None,
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The former leader lives, for the move was planned (controlled shutdown, preferred election, reassignment). Once the
 //! controller has told it of the new epoch it takes no more, and gives the new leader of that epoch all it has; so an
-//! answer in that epoch that brings nothing is the end. Meanwhile nothing is produced to the new leader, and whoever
+//! answer in that epoch, or a later one of the same leader, that brings nothing is the end. Meanwhile nothing is produced to the new leader, and whoever
 //! fetches from it waits: else a follower that is ahead would be told to cut off what is about to come. A broker of Kafka
 //! gives nothing away once it leads no more; then, and where the former leader is silent, the move is as Kafka's.
 
@@ -45,7 +45,8 @@ const WAY: usize = usize::MAX;
 /// A partition that is being taken over.
 struct TakenOver {
     partition: Arc<Partition>,
-    epoch: LeaderEpoch,
+    /// The epoch in which that began; the controller may have begun another one since, with the same leader.
+    since: LeaderEpoch,
     /// When the former leader is given up, unless something comes.
     deadline: Instant,
 }
@@ -66,7 +67,7 @@ impl Takeovers {
         epoch: LeaderEpoch,
     ) {
         let deadline = clock::now() + SILENCE_MAX;
-        let taken = TakenOver { partition: partition.clone(), epoch, deadline };
+        let taken = TakenOver { partition: partition.clone(), since: epoch, deadline };
         let mut waiting = self.waiting.lock();
         if let Some(queue) = waiting.get_mut(&from) {
             queue.push(taken);
@@ -111,7 +112,7 @@ enum Outcome {
     Complete,
     /// There may be more.
     Came,
-    /// The former leader was not told yet.
+    /// The former leader was not told yet, or of a newer epoch already.
     NotYet,
     /// It gives nothing.
     Refused(ErrorCode),
@@ -131,6 +132,7 @@ impl Work {
     }
 
     async fn round(&mut self) {
+        self.under_way.retain(|one| one.partition.takes_over(one.since).is_some());
         self.give_up_late();
         let count = self.under_way.len().min(ASKED_MAX);
         let Some(deadline) = self.under_way.iter().map(|one| one.deadline).min() else { return };
@@ -230,7 +232,7 @@ fn ask(taken: &TakenOver) -> Asked {
         name: partition.topic_partition().clone(),
         id: partition.topic_id(),
         from: FetchFrom {
-            epoch: taken.epoch,
+            epoch: partition.takes_over(taken.since).unwrap_or(taken.since),
             offset: log.end_offset(),
             last_epoch: log.latest_leader_epoch().unwrap_or(LeaderEpoch::NONE),
         },
@@ -265,7 +267,8 @@ fn take(taken: &TakenOver, data: Option<PartitionData>, is_whole: bool) -> Outco
     let Some(data) = data else { return Outcome::Failed };
     match ErrorCode::from_code(data.error_code) {
         ErrorCode::None => {}
-        ErrorCode::UnknownLeaderEpoch => return Outcome::NotYet,
+        // Either side may be told of the next epoch first.
+        ErrorCode::UnknownLeaderEpoch | ErrorCode::FencedLeaderEpoch => return Outcome::NotYet,
         error => return Outcome::Refused(error),
     }
     if data.diverging_epoch.epoch >= 0 {
@@ -275,7 +278,7 @@ fn take(taken: &TakenOver, data: Option<PartitionData>, is_whole: bool) -> Outco
     if records.is_empty() {
         return if is_whole { Outcome::Complete } else { Outcome::Came };
     }
-    match taken.partition.append_taken_over(taken.epoch, &records) {
+    match taken.partition.append_taken_over(taken.since, &records) {
         Ok(()) => Outcome::Came,
         Err(error) => {
             let error = &error as &dyn std::error::Error;
@@ -287,8 +290,8 @@ fn take(taken: &TakenOver, data: Option<PartitionData>, is_whole: bool) -> Outco
 
 fn lead(taken: &TakenOver, how: &str) {
     let partition = &taken.partition;
-    if partition.end_takeover(taken.epoch) {
-        let end = partition.log().end_offset();
-        info!(target: "state.change.logger", partition = %partition.topic_partition(), epoch = taken.epoch.0, end = end.0, "{how}");
+    if partition.end_takeover(taken.since) {
+        let (end, epoch) = (partition.log().end_offset(), partition.leader_epoch());
+        info!(target: "state.change.logger", partition = %partition.topic_partition(), epoch = epoch.0, end = end.0, "{how}");
     }
 }

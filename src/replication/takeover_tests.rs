@@ -64,6 +64,7 @@ enum Answer {
 struct Script {
     answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<Vec<i64>>,
+    asked_in: Mutex<Vec<i32>>,
 }
 
 /// Ways to the former leader.
@@ -82,7 +83,7 @@ impl Leader for Way {
     fn fetch(&self, request: FetchRequest, _version: i16) -> LeaderFuture<'_, FetchResponse> {
         let Some(script) = &self.0 else { return Box::pin(std::future::pending()) };
         let partition = &request.topics[0].partitions[0];
-        assert_eq!(partition.current_leader_epoch, 6, "asked in the new epoch");
+        script.asked_in.lock().push(partition.current_leader_epoch);
         script.asked.lock().push(partition.fetch_offset);
         let next = script.answers.lock().pop_front().unwrap_or(Answer::Silence);
         Box::pin(async move {
@@ -236,6 +237,7 @@ async fn what_the_former_leader_took_last_is_there_before_anything_new() {
     assert_eq!(access, Err(AccessError::TakingOver));
     led(&partition).await;
     assert_eq!(*fixture.script.asked.lock(), [1, 1, 2, 3]);
+    assert_eq!(*fixture.script.asked_in.lock(), [6, 6, 6, 6], "in the new epoch");
     assert_eq!(partition.log().end_offset(), Offset(3));
     assert!(produce(&partition));
     let end = |epoch| partition.log().end_offset_for_epoch(LeaderEpoch(epoch));
@@ -268,6 +270,55 @@ async fn the_controllers_newer_word_ends_a_takeover() {
     assert_eq!(partition.leader(), (FORMER, LeaderEpoch(7)));
     assert!(!partition.end_takeover(LeaderEpoch(6)), "the late end changes nothing");
     assert_eq!(partition.leader(), (FORMER, LeaderEpoch(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_goes_on_in_its_leaders_next_epoch() {
+    let fixture = Fixture::new(&[
+        Answer::Error(ErrorCode::UnknownLeaderEpoch),
+        // It was told first.
+        Answer::Error(ErrorCode::FencedLeaderEpoch),
+        Answer::Record(1, 5),
+        Answer::Nothing,
+    ]);
+    let partition = fixture.take_over();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    fixture.told(LOCAL, 7);
+    assert!(!produce(&partition), "not yet");
+    let access = partition.check_access(Access::LeaderOnly, LeaderEpoch(7));
+    assert_eq!(access, Err(AccessError::TakingOver));
+    led(&partition).await;
+    assert_eq!(*fixture.script.asked_in.lock(), [6, 7, 7, 7]);
+    assert_eq!(partition.leader(), (LOCAL, LeaderEpoch(7)));
+    assert!(produce(&partition));
+    let end = |epoch| partition.log().end_offset_for_epoch(LeaderEpoch(epoch));
+    assert_eq!(end(5), Some((LeaderEpoch(5), Offset(2))), "nothing of it is lost");
+    assert_eq!(end(7), Some((LeaderEpoch(7), Offset(3))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_ends_where_another_may_have_led_since() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.take_over();
+    fixture.told(LOCAL, 8);
+    assert!(partition.is_leader(), "epoch 7 was another's perhaps");
+    assert!(!partition.end_takeover(LeaderEpoch(6)));
+    assert_eq!(partition.leader(), (LOCAL, LeaderEpoch(8)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_leader_owes_in_the_next_epochs_of_the_new_one_too() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(LOCAL, 5);
+    assert!(produce(&partition) && produce(&partition));
+    fixture.told(FORMER, 6);
+    let asks = |epoch, end| partition.hands_over_to(FORMER, LeaderEpoch(epoch), Offset(end));
+    assert!(asks(7, 0), "which knows more");
+    fixture.told(FORMER, 7);
+    assert_eq!(fixture.replicas.left_to_move(), 1);
+    assert!(!asks(6, 1));
+    assert!(asks(7, 2), "and that was all");
+    assert_eq!(fixture.replicas.left_to_move(), 0);
 }
 
 #[tokio::test(start_paused = true)]
