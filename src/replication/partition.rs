@@ -676,7 +676,7 @@ impl Partition {
     pub fn hands_over_to(&self, id: BrokerId, epoch: LeaderEpoch, end: Offset) -> bool {
         match &mut *self.role.lock() {
             Role::Follower { leader, epoch: current, owes, .. }
-                if *leader == id && *current <= epoch && *owes =>
+                if (*leader == id || *leader == BrokerId::NONE) && *current <= epoch && *owes =>
             {
                 *owes = end < self.log.end_offset();
                 true

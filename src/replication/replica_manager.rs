@@ -299,6 +299,25 @@ impl ReplicaManager {
         }
     }
 
+    /// A replica is to be stopped in an epoch: where it leads, it takes no more from now on, and whoever asks in a newer epoch
+    /// may have what is here, for only the new leader does; nobody has said which one that is. Whether it is asked for.
+    pub fn give_up(&self, name: &TopicPartition, epoch: LeaderEpoch) -> bool {
+        let Some(partition) = self.get(&name.topic, name.partition) else { return false };
+        let is_led = partition.as_leader(|leader| (leader.epoch(), leader.replicas().len() > 1));
+        if let Some((led, true)) = is_led
+            && led < epoch
+            && !is_internal(&name.topic)
+        {
+            partition.follow(BrokerId::NONE, LeaderEpoch(led.0 + 1), partition.partition_epoch());
+        }
+        partition.owes()
+    }
+
+    /// Whether the new leader of a partition may not have all that this broker took while it led.
+    pub fn owes(&self, name: &TopicPartition) -> bool {
+        self.get(&name.topic, name.partition).is_some_and(|partition| partition.owes())
+    }
+
     /// Stops hosting a partition; with `delete`, its log goes too. One that is not hosted is fine, but its log is
     /// still deleted.
     pub fn stop(&self, name: &TopicPartition, delete: bool) -> Result<(), ErrorCode> {

@@ -322,6 +322,25 @@ async fn a_former_leader_owes_in_the_next_epochs_of_the_new_one_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_is_to_stop_gives_what_it_has_to_the_leader_after_it() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(LOCAL, 5);
+    assert!(produce(&partition) && produce(&partition));
+    let give_up = |epoch| fixture.replicas.give_up(partition.topic_partition(), LeaderEpoch(epoch));
+    assert!(!give_up(5) && partition.is_leader(), "nobody leads after it");
+    // The removal of this replica from the in-sync set may have begun an epoch of its own.
+    assert!(give_up(7));
+    assert!(!produce(&partition));
+    assert!(give_up(7), "told twice");
+    let asks = |epoch, end| partition.hands_over_to(FORMER, LeaderEpoch(epoch), Offset(end));
+    assert!(!asks(5, 0), "a follower's fetch that was under way");
+    assert!(asks(6, 0) && asks(7, 1));
+    assert!(fixture.replicas.owes(partition.topic_partition()));
+    assert!(asks(7, 2), "and that was all");
+    assert!(!fixture.replicas.owes(partition.topic_partition()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_former_leader_gives_the_new_one_of_its_epoch_all_and_remembers_what_it_owes() {
     let fixture = Fixture::new(&[]);
     let partition = fixture.told(LOCAL, 5);

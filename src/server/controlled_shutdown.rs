@@ -22,8 +22,9 @@ use crate::{
 const SERVER_LOG: &str = "kafka.server.KafkaServer";
 
 /// How long new leaders have to take over what this broker led. A broker of Kafka does not.
-const TAKEN_OVER_AT_MOST: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+pub(crate) const TAKEN_OVER_AT_MOST: Duration = Duration::from_secs(1);
+/// How often to look whether they have.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What came of one attempt.
 enum Attempt {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use common::{
+    clock,
     error_code::ErrorCode,
     ids::{BrokerEpoch, ControllerEpoch, LeaderEpoch},
     topic::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition},
@@ -27,6 +28,7 @@ use tracing::info;
 use zk::store::ZkStore;
 
 use crate::{
+    controlled_shutdown::{LOOK_AGAIN, TAKEN_OVER_AT_MOST},
     controller::channels::{Answer, ToBroker},
     groups::BrokerGroups,
     topic_configs::TopicConfigs,
@@ -163,7 +165,30 @@ impl ReplicaRequests {
         }
     }
 
+    /// A reassignment takes the leader away: its last records go to the new leader first. The controller waits meanwhile.
+    async fn hand_over(&self, told: &request::StopReplica) {
+        let replicas = self.replicas.clone();
+        let moved = moved(told);
+        // Waits for appends that are under way.
+        let gave_up = tokio::task::spawn_blocking(move || {
+            let gives_up = |(name, epoch)| replicas.give_up(&name, epoch).then_some(name);
+            moved.into_iter().filter_map(gives_up).collect::<Vec<_>>()
+        });
+        let mut owing = gave_up.await.unwrap_or_default();
+        let deadline = clock::now() + TAKEN_OVER_AT_MOST;
+        while !owing.is_empty() {
+            if clock::now() >= deadline {
+                let left = owing.len();
+                info!(target: "state.change.logger", left, "replicas that are to stop were not taken over in time");
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+            owing.retain(|name| self.replicas.owes(name));
+        }
+    }
+
     async fn stop(&self, told: request::StopReplica) -> Answer {
+        self.hand_over(&told).await;
         let replicas = self.replicas.clone();
         let stopped = tokio::task::spawn_blocking(move || {
             let mut partitions = Vec::new();
@@ -186,6 +211,16 @@ impl ReplicaRequests {
             Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
         }
     }
+}
+
+/// The replicas that stop because they are elsewhere now. Of a topic that is deleted nothing is to be kept; without an
+/// epoch nobody knows.
+fn moved(told: &request::StopReplica) -> Vec<(TopicPartition, LeaderEpoch)> {
+    let named = told.topics.iter().flat_map(|topic| {
+        let name = |index| TopicPartition::new(topic.name.clone(), index);
+        topic.partitions.iter().map(move |one| (name(one.index), one.leader_epoch))
+    });
+    named.filter(|(_, epoch)| epoch.0 >= 0).collect()
 }
 
 fn stop_one(
