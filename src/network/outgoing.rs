@@ -267,7 +267,7 @@ impl PendingAnswer {
     }
 }
 
-fn open_socket(address: SocketAddr, config: &OutgoingConfig) -> io::Result<TcpSocket> {
+pub(crate) fn open_socket(address: SocketAddr, config: &OutgoingConfig) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if let Some(bytes) = config.send_buffer_bytes {
         socket.set_send_buffer_size(bytes)?;

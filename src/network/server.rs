@@ -43,7 +43,7 @@ pub struct NetworkConfig {
     /// `socket.send.buffer.bytes`; none for the system's own.
     pub send_buffer_bytes: Option<u32>,
     /// `socket.receive.buffer.bytes`; none for the system's own, which is also taken where it may grow as large: see
-    /// `fixed_receive_buffer`.
+    /// `receive_buffer`.
     pub receive_buffer_bytes: Option<u32>,
     /// `socket.listen.backlog.size`.
     pub listen_backlog: u32,
@@ -254,7 +254,7 @@ fn bind_address(address: SocketAddr, network: &NetworkConfig) -> io::Result<TcpS
     }
     socket.set_reuseaddr(true)?;
     // Accepted sockets inherit it; later would be too late for the window's scale.
-    if let Some(bytes) = fixed_receive_buffer(network.receive_buffer_bytes, grows_up_to()) {
+    if let Some(bytes) = receive_buffer(network.receive_buffer_bytes, RECEIVE_BUFFER_BYTES) {
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(address)?;
@@ -263,8 +263,12 @@ fn bind_address(address: SocketAddr, network: &NetworkConfig) -> io::Result<TcpS
 
 /// The receive buffer to ask for. One that is fixed never grows, and a sender of large batches then costs more than
 /// twice the CPU; so a wish that the system's own tuning can meet is left to it. Less than Kafka's default is meant as a limit.
-fn fixed_receive_buffer(wanted: Option<u32>, grows_up_to: u32) -> Option<u32> {
-    wanted.filter(|bytes| *bytes < RECEIVE_BUFFER_BYTES || *bytes > grows_up_to)
+pub fn receive_buffer(wanted: Option<u32>, default: u32) -> Option<u32> {
+    fixed_receive_buffer(wanted, default, grows_up_to())
+}
+
+fn fixed_receive_buffer(wanted: Option<u32>, default: u32, grows_up_to: u32) -> Option<u32> {
+    wanted.filter(|bytes| *bytes < default || *bytes > grows_up_to)
 }
 
 /// The largest receive buffer that the system gives by itself; 0 where it does not say.
@@ -299,12 +303,12 @@ mod tests {
 
     #[test]
     fn a_receive_buffer_that_the_system_can_grow_to_is_not_fixed() {
-        let fixed = |wanted| fixed_receive_buffer(wanted, 6 << 20);
+        let fixed = |wanted| fixed_receive_buffer(wanted, 102_400, 6 << 20);
         assert_eq!(fixed(None), None);
         assert_eq!(fixed(Some(102_400)), None);
         assert_eq!(fixed(Some(6 << 20)), None);
         assert_eq!(fixed(Some(65_536)), Some(65_536));
         assert_eq!(fixed(Some(8 << 20)), Some(8 << 20));
-        assert_eq!(fixed_receive_buffer(Some(102_400), 0), Some(102_400));
+        assert_eq!(fixed_receive_buffer(Some(102_400), 102_400, 0), Some(102_400));
     }
 }

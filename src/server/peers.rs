@@ -11,12 +11,18 @@ use std::{
 use common::{clock, config::broker::BrokerConfig, ids::BrokerId};
 use kafka_protocol::protocol::Request;
 use metadata::{broker::Endpoint, cache::MetadataCache};
-use network::outgoing::{ApiVersions, Connection, OutgoingConfig, OutgoingError};
+use network::{
+    outgoing::{ApiVersions, Connection, OutgoingConfig, OutgoingError},
+    server::receive_buffer,
+};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 /// How long a broker that did not take a connection is left alone. Source: `reconnect.backoff.ms` of Kafka's brokers.
 const RECONNECT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// Default of `replica.socket.receive.buffer.bytes`.
+const FETCH_BUFFER_BYTES: u32 = 65_536;
 
 /// What this broker says of itself to others.
 const SOFTWARE: (&str, &str) = ("odradek", env!("CARGO_PKG_VERSION"));
@@ -84,6 +90,9 @@ pub(crate) struct Peers {
     metadata: Arc<MetadataCache>,
     listener: String,
     config: OutgoingConfig,
+    /// `replica.socket.receive.buffer.bytes`, for what fetchers read; none leaves it to the system, which is also done where
+    /// it may grow as large.
+    fetch_buffer_bytes: Option<u32>,
     links: Mutex<HashMap<(BrokerId, Purpose), Link>>,
 }
 
@@ -108,10 +117,15 @@ impl Peers {
         config: &BrokerConfig,
         metadata: Arc<MetadataCache>,
     ) -> Arc<Peers> {
+        let wanted = u32::try_from(config.replica_socket_receive_buffer_bytes).ok();
         Arc::new(Peers {
             metadata,
             listener: config.inter_broker_listener_name.clone(),
             config: outgoing(id, config),
+            fetch_buffer_bytes: receive_buffer(
+                wanted.filter(|bytes| *bytes > 0),
+                FETCH_BUFFER_BYTES,
+            ),
             links: Mutex::default(),
         })
     }
@@ -150,7 +164,7 @@ impl Peers {
             return Err(PeerError::BackingOff(to));
         }
         let opening = || async {
-            let connection = open(endpoint, &self.config).await?;
+            let connection = open(endpoint, &self.config_for(purpose)).await?;
             let versions = connection.negotiate(SOFTWARE, self.config.setup_timeout).await;
             let failed = |source| PeerError::Failed { address: address(endpoint), source };
             Ok(Peer { connection, versions: versions.map_err(failed)? })
@@ -164,6 +178,14 @@ impl Peers {
                 Err(error)
             }
         }
+    }
+
+    fn config_for(&self, purpose: Purpose) -> OutgoingConfig {
+        let mut config = self.config.clone();
+        if matches!(purpose, Purpose::Fetcher(_)) {
+            config.receive_buffer_bytes = self.fetch_buffer_bytes;
+        }
+        config
     }
 
     fn endpoint(&self, broker: BrokerId) -> Result<Endpoint, PeerError> {
@@ -219,4 +241,24 @@ pub(crate) async fn open(
 
 fn address(endpoint: &Endpoint) -> String {
     format!("{}:{}", endpoint.host, endpoint.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fetchers_have_their_receive_buffer() {
+        let buffers = |bytes: &str| {
+            let text = format!(
+                "zookeeper.connect=localhost:2181\nreplica.socket.receive.buffer.bytes={bytes}\n"
+            );
+            let config = BrokerConfig::parse(&common::properties::parse(text.as_bytes())).unwrap();
+            let peers = Peers::new(BrokerId(1), &config, Arc::new(MetadataCache::new()));
+            [Purpose::Fetcher(0), Purpose::AlterPartition]
+                .map(|purpose| peers.config_for(purpose).receive_buffer_bytes)
+        };
+        assert_eq!(buffers("20000"), [Some(20_000), None]);
+        assert_eq!(buffers("-1"), [None, None], "the system's own");
+    }
 }

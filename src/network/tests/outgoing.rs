@@ -9,7 +9,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::outgoing::{Connection, OutgoingConfig, OutgoingError};
+use crate::outgoing::{Connection, OutgoingConfig, OutgoingError, open_socket};
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(20);
@@ -20,14 +20,25 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-async fn open(address: SocketAddr) -> Connection {
-    let config = OutgoingConfig {
+fn config() -> OutgoingConfig {
+    OutgoingConfig {
         client_id: "1".to_owned(),
         setup_timeout: LONG,
         send_buffer_bytes: None,
         receive_buffer_bytes: None,
-    };
-    Connection::open(address, &config).await.unwrap()
+    }
+}
+
+async fn open(address: SocketAddr) -> Connection {
+    Connection::open(address, &config()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_socket_has_the_buffers_that_were_asked_for() {
+    let config = OutgoingConfig { receive_buffer_bytes: Some(20_000), ..config() };
+    let socket = open_socket("127.0.0.1:9".parse().unwrap(), &config).unwrap();
+    // Linux takes as much again for itself.
+    assert!([20_000, 40_000].contains(&socket.recv_buffer_size().unwrap()));
 }
 
 /// Reads a request; gives its correlation id.

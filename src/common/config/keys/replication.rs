@@ -22,8 +22,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("socket timeout of replica fetches; at least replica.fetch.wait.max.ms"),
     int("replica.socket.receive.buffer.bytes", High)
         .default("65536")
-        .effect(NotYet)
-        .doc("SO_RCVBUF of replica fetch sockets"),
+        .doc("SO_RCVBUF of replica fetch sockets; from the default on it is left to the system where that may grow as far"),
     int("replica.fetch.max.bytes", Medium)
         .default("1048576")
         .valid(AtLeast(0))
