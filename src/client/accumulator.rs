@@ -18,7 +18,10 @@ use record::{
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use crate::error::ClientError;
+use crate::{
+    error::ClientError,
+    sequences::{Next, Sequences},
+};
 
 /// What became of a batch: where its first record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +101,16 @@ pub(crate) struct Accumulator {
     pub(crate) hurries: u32,
 }
 
+/// Batches of a partition that may be under way at once: the broker knows that many again.
+const IN_FLIGHT_MAX: usize = 5;
+
 #[derive(Default)]
 struct Queue {
     batches: VecDeque<ProducerBatch>,
     in_flight: usize,
-    next_sequence: i32,
+    /// Where the last one went.
+    leader: Option<i32>,
+    sequences: Sequences,
 }
 
 /// Where a record was put.
@@ -175,17 +183,18 @@ impl Accumulator {
     }
 
     /// Batches that are due, one per partition and with its sequence, for leaders that have room; and when to look
-    /// again. `leader` gives a partition's leader, none while unknown.
+    /// again. `leader` gives a partition's leader, none while unknown. Takes the identity away when it has no epoch left.
     pub(crate) fn drain(
         &mut self,
         now: Instant,
-        identity: Option<Identity>,
+        identity: &mut Option<Identity>,
         leader: impl Fn(&TopicPartition) -> Option<i32>,
         has_room: impl Fn(i32) -> bool,
         request_bytes_max: usize,
     ) -> Drained {
         let mut drained = Drained::default();
         let mut sizes: HashMap<i32, usize> = HashMap::new();
+        let is_idempotent = identity.is_some();
         for (partition, queue) in &mut self.queues {
             let Some(front) = queue.batches.front() else { continue };
             let due = front.due(now, &self.rules, queue.batches.len() > 1 || self.hurries > 0);
@@ -202,16 +211,39 @@ impl Accumulator {
                 drained.wake_at(front.created + self.rules.delivery_timeout);
                 continue;
             };
+            let is_elsewhere = queue.in_flight > 0 && queue.leader != Some(leader);
+            if is_idempotent && (is_elsewhere || queue.in_flight >= IN_FLIGHT_MAX) {
+                continue;
+            }
             let size = front.size();
             let taken = sizes.entry(leader).or_default();
             if !has_room(leader) || (*taken > 0 && *taken + size > request_bytes_max) {
                 continue;
             }
+            if is_idempotent {
+                let Some(current) = *identity else {
+                    drained.wake_at(now);
+                    continue;
+                };
+                match queue.next_identity(current) {
+                    Next::Wait => continue,
+                    Next::Same => {}
+                    Next::Restart(new) => {
+                        *identity = new;
+                        let Some(new) = new else {
+                            drained.wake_at(now);
+                            continue;
+                        };
+                        queue.restart(new);
+                    }
+                }
+            }
             *taken += size;
             let Some(mut batch) = queue.batches.pop_front() else { continue };
             queue.in_flight += 1;
-            if let Some(identity) = identity {
-                batch.stamp(identity, &mut queue.next_sequence);
+            queue.leader = Some(leader);
+            if is_idempotent {
+                batch.stamp(&mut queue.sequences);
             }
             drained.by_leader.entry(leader).or_default().push(batch);
         }
@@ -264,21 +296,35 @@ impl Accumulator {
         let _ = batch.done.send(Some(Ended { result, at }));
     }
 
-    /// A new identity counts from 0 again, for what is sent and for what is sent again.
-    pub(crate) fn restart_sequences(&mut self) {
-        for queue in self.queues.values_mut() {
-            queue.next_sequence = 0;
-            for batch in &mut queue.batches {
-                batch.sequence = None;
-            }
+    /// The broker has the batch.
+    pub(crate) fn acknowledged(&mut self, batch: &ProducerBatch) {
+        let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
+        if let Some(sequence) = batch.sequence {
+            queue.sequences.acknowledge(sequence, batch.record_count);
         }
     }
 
-    /// Whether a batch of the partition with a lower sequence has not been answered yet.
-    pub(crate) fn has_earlier(&self, batch: &ProducerBatch) -> bool {
-        let Some(queue) = self.queues.get(&batch.partition) else { return false };
-        queue.in_flight > 0
-            || queue.batches.front().is_some_and(|front| front.number < batch.number)
+    /// The broker misses what comes before a batch that has landed. Where that is no other batch, it is a gap.
+    pub(crate) fn out_of_order(&mut self, batch: &ProducerBatch) {
+        let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
+        if let Some(sequence) = batch.sequence
+            && !queue.has_before(batch)
+        {
+            queue.sequences.out_of_order(sequence, queue.in_flight == 0);
+        }
+    }
+
+    /// Nobody sends the batch again, and whether the broker has it is not known.
+    pub(crate) fn gave_up(&mut self, batch: &ProducerBatch) {
+        let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
+        if batch.sequence.is_some() {
+            queue.sequences.doubt();
+        }
+    }
+
+    /// Whether one that comes before the batch waits to be sent again.
+    pub(crate) fn would_overtake(&self, batch: &ProducerBatch) -> bool {
+        self.queues.get(&batch.partition).is_some_and(|queue| queue.has_before(batch))
     }
 
     /// Number that the next batch will have; those below are what a flush waits for.
@@ -289,6 +335,24 @@ impl Accumulator {
     /// Whether all batches below that number have ended.
     pub(crate) fn is_done_below(&self, number: u64) -> bool {
         self.outstanding.first().is_none_or(|first| *first >= number)
+    }
+}
+
+impl Queue {
+    fn has_before(&self, batch: &ProducerBatch) -> bool {
+        self.batches.front().is_some_and(|front| front.number < batch.number)
+    }
+
+    /// What has to happen before the first batch goes. Batches with sequences are in front.
+    fn next_identity(&mut self, current: Identity) -> Next {
+        let first = self.batches.front().and_then(|front| front.sequence);
+        self.sequences.next_identity(current, first, self.in_flight)
+    }
+
+    /// Counts from 0 again with another identity. Nothing is under way.
+    fn restart(&mut self, identity: Identity) {
+        self.sequences = Sequences::new(identity);
+        self.batches.iter_mut().for_each(|batch| batch.sequence = None);
     }
 }
 
@@ -329,13 +393,12 @@ impl ProducerBatch {
     }
 
     /// Gives it its identity and sequence, unless it has them from an earlier attempt.
-    fn stamp(&mut self, identity: Identity, next_sequence: &mut i32) {
+    fn stamp(&mut self, sequences: &mut Sequences) {
         if self.sequence.is_some() {
             return;
         }
-        let sequence = *next_sequence;
+        let Some((identity, sequence)) = sequences.take(self.record_count) else { return };
         self.sequence = Some(sequence);
-        *next_sequence = record::batch::increment_sequence(sequence, self.record_count);
         let content = std::mem::replace(&mut self.content, Content::Sealed(Bytes::new()));
         self.content = match content {
             Content::Open(builder) => {
@@ -372,166 +435,5 @@ fn restamp(bytes: &Bytes, identity: Identity, sequence: i32) -> Bytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::{Arc, LazyLock},
-        time::{Duration, Instant},
-    };
-
-    use common::{
-        clock,
-        ids::{ProducerEpoch, ProducerId, Timestamp},
-        topic::TopicPartition,
-    };
-    use record::{batch::BatchHeader, compression::Compression};
-    use tokio::sync::Semaphore;
-
-    use super::{Accumulator, BatchResult, Drained, Identity, Parts, ProducerBatch, Rules};
-
-    const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
-
-    fn accumulator() -> Accumulator {
-        Accumulator::new(Rules {
-            batch_size: 200,
-            linger: Duration::from_millis(100),
-            retry_backoff: Duration::from_millis(50),
-            delivery_timeout: Duration::from_secs(1),
-            compression: Compression::None,
-        })
-    }
-
-    fn append(accumulator: &mut Accumulator, now: Instant, size: usize) -> super::Placed {
-        // Permits of one producer are merged, so they must be of one semaphore.
-        static MEMORY: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(100)));
-        let memory = MEMORY.clone().try_acquire_owned().unwrap();
-        let value = vec![b'x'; size];
-        let record =
-            Parts { timestamp: Timestamp(0), key: None, value: Some(&value), headers: &[] };
-        accumulator.append(&TopicPartition::new("t", 0), now, memory, &record).unwrap()
-    }
-
-    fn drain(accumulator: &mut Accumulator, now: Instant) -> Vec<ProducerBatch> {
-        let drained: Drained =
-            accumulator.drain(now, Some(IDENTITY), |_| Some(1), |_| true, 1 << 20);
-        drained.by_leader.into_values().flatten().collect()
-    }
-
-    fn sequence(batch: &mut ProducerBatch) -> i32 {
-        BatchHeader::parse(&batch.seal()).unwrap().base_sequence
-    }
-
-    #[test]
-    fn a_batch_goes_when_it_is_full_or_has_lingered() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        assert!(append(&mut accumulator, now, 10).is_first);
-        let second = append(&mut accumulator, now, 10);
-        assert!(!second.is_first && second.index == 1);
-        assert!(drain(&mut accumulator, now).is_empty());
-        let after = now + Duration::from_millis(100);
-        assert_eq!(drain(&mut accumulator, after)[0].record_count, 2);
-        append(&mut accumulator, now, 100);
-        assert!(append(&mut accumulator, now, 100).is_full);
-        // The first of the two is full, the second waits.
-        assert_eq!(drain(&mut accumulator, now).len(), 1);
-        assert!(drain(&mut accumulator, now).is_empty());
-    }
-
-    #[test]
-    fn what_is_sent_again_keeps_its_place_and_its_sequence() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        for _ in 0..3 {
-            append(&mut accumulator, now, 150);
-        }
-        accumulator.hurries = 1;
-        let mut first = drain(&mut accumulator, now).remove(0);
-        let mut second = drain(&mut accumulator, now).remove(0);
-        assert_eq!((sequence(&mut first), sequence(&mut second)), (0, 1));
-        let partition = TopicPartition::new("t", 0);
-        // They come back in the wrong order.
-        accumulator.landed(&partition);
-        accumulator.put_back(second, now);
-        let later = now + Duration::from_millis(50);
-        assert!(drain(&mut accumulator, later).is_empty(), "the first is still under way");
-        accumulator.landed(&partition);
-        accumulator.put_back(first, now);
-        let mut sent = Vec::new();
-        while let Some(mut batch) = drain(&mut accumulator, later).pop() {
-            sent.push(sequence(&mut batch));
-            accumulator.landed(&partition);
-        }
-        assert_eq!(sent, [0, 1, 2]);
-    }
-
-    #[test]
-    fn a_batch_that_no_connection_took_has_all_its_attempts_left() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        append(&mut accumulator, now, 150);
-        append(&mut accumulator, now, 150);
-        accumulator.hurries = 1;
-        let first = drain(&mut accumulator, now).remove(0);
-        let second = drain(&mut accumulator, now).remove(0);
-        let partition = TopicPartition::new("t", 0);
-        accumulator.landed(&partition);
-        accumulator.put_back_unsent(first, now);
-        let later = now + Duration::from_millis(50);
-        assert!(drain(&mut accumulator, later).is_empty(), "it overtakes none that is under way");
-        accumulator.landed(&partition);
-        accumulator.put_back(second, now);
-        let again: Vec<i32> = std::iter::from_fn(|| {
-            let batch = drain(&mut accumulator, later).pop()?;
-            accumulator.landed(&partition);
-            Some(batch.attempts)
-        })
-        .collect();
-        assert_eq!(again, [0, 1]);
-    }
-
-    #[test]
-    fn a_new_identity_counts_anew() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        append(&mut accumulator, now, 150);
-        append(&mut accumulator, now, 150);
-        accumulator.hurries = 1;
-        let mut lost = drain(&mut accumulator, now).remove(0);
-        lost.seal();
-        accumulator.landed(&TopicPartition::new("t", 0));
-        accumulator.put_back(lost, now);
-        accumulator.restart_sequences();
-        let later = now + Duration::from_millis(50);
-        let mut again = drain(&mut accumulator, later).remove(0);
-        let bytes = again.seal();
-        let header = BatchHeader::parse(&bytes).unwrap();
-        assert_eq!((header.base_sequence, header.crc), (0, record::batch::compute_crc(&bytes)));
-    }
-
-    #[test]
-    fn a_flush_waits_for_what_was_there() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        append(&mut accumulator, now, 150);
-        let number = accumulator.next_number();
-        append(&mut accumulator, now, 150);
-        accumulator.hurries = 1;
-        let batch = drain(&mut accumulator, now).remove(0);
-        assert!(!accumulator.is_done_below(number));
-        let result = BatchResult { base_offset: 0, log_append_time: -1 };
-        accumulator.finish(batch, now, Ok(result));
-        assert!(accumulator.is_done_below(number));
-        assert!(!accumulator.is_done_below(accumulator.next_number()));
-    }
-
-    #[test]
-    fn batches_expire_in_order() {
-        let now = clock::now();
-        let mut accumulator = accumulator();
-        append(&mut accumulator, now, 150);
-        append(&mut accumulator, now + Duration::from_millis(500), 150);
-        let expired = accumulator.expire(now + Duration::from_secs(1));
-        assert_eq!(expired.len(), 1);
-        assert!(!accumulator.is_done_below(accumulator.next_number()));
-    }
-}
+#[path = "accumulator_tests.rs"]
+mod tests;

@@ -19,3 +19,4 @@ mod accumulator;
 mod fetch;
 mod fetched;
 mod sender;
+mod sequences;

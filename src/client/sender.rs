@@ -83,7 +83,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 fn drain(shared: &Shared, lanes: &HashMap<i32, Lane>, now: Instant) -> Drained {
     let metadata = shared.cluster.metadata();
     let mut state = shared.state.lock();
-    let identity = state.identity;
+    let State { accumulator, identity, .. } = &mut *state;
     if shared.config.idempotence && identity.is_none() {
         return Drained::default();
     }
@@ -96,7 +96,7 @@ fn drain(shared: &Shared, lanes: &HashMap<i32, Lane>, now: Instant) -> Drained {
             in_flight < shared.config.in_flight_max
         })
     };
-    state.accumulator.drain(now, identity, leader, has_room, shared.config.request_bytes_max)
+    accumulator.drain(now, identity, leader, has_room, shared.config.request_bytes_max)
 }
 
 /// Gives batches to the leader's worker; makes one the first time.
@@ -128,12 +128,27 @@ async fn work_lane(
     in_flight: Arc<std::sync::atomic::AtomicUsize>,
 ) {
     while let Some(mut batches) = work.recv().await {
-        let started = start(&shared, leader, &mut batches).await;
+        hold_back_overtaking(&shared, &mut batches);
+        let started = if batches.is_empty() {
+            Err(NotSent(ClientError::new(ErrorKind::Disconnected, "nothing is left to send")))
+        } else {
+            start(&shared, leader, &mut batches).await
+        };
+        // At once, so that the next request does not go before these batches.
+        let started = match started {
+            Err(NotSent(error)) => {
+                settle_unsent(&shared, std::mem::take(&mut batches), &error);
+                in_flight.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
+                shared.wake.notify_one();
+                continue;
+            }
+            Ok(started) => started,
+        };
         let shared = shared.clone();
         let in_flight = in_flight.clone();
         let answer = async move {
             match started {
-                Ok(Some((pending, version))) => {
+                Some((pending, version)) => {
                     let limit = shared.config.connection.request_timeout;
                     let answered = pending.wait(limit).await.and_then(|mut body| {
                         ProduceResponse::decode(&mut body, version).map_err(|error| {
@@ -145,16 +160,26 @@ async fn work_lane(
                         Err(error) => settle(&shared, batches, |_| Err(error.clone())),
                     }
                 }
-                Ok(None) => {
+                None => {
                     let unknown = BatchResult { base_offset: -1, log_append_time: -1 };
                     settle(&shared, batches, |_| Ok(unknown));
                 }
-                Err(NotSent(error)) => settle_unsent(&shared, batches, &error),
             }
             in_flight.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
             shared.wake.notify_one();
         };
         tokio::spawn(answer);
+    }
+}
+
+/// Puts back what would overtake a batch that came back while it waited here.
+fn hold_back_overtaking(shared: &Shared, batches: &mut Vec<ProducerBatch>) {
+    let now = clock::now();
+    let mut state = shared.state.lock();
+    let early = batches.extract_if(.., |batch| state.accumulator.would_overtake(batch));
+    for batch in early.collect::<Vec<_>>() {
+        state.accumulator.landed(&batch.partition);
+        state.accumulator.put_back_unsent(batch, now);
     }
 }
 
@@ -243,10 +268,11 @@ fn settle(
 ) {
     let now = clock::now();
     let mut state = shared.state.lock();
-    for mut batch in batches {
+    for batch in batches {
         state.accumulator.landed(&batch.partition);
         let error = match result(&batch) {
             Ok(placed) => {
+                state.accumulator.acknowledged(&batch);
                 state.accumulator.finish(batch, now, Ok(placed));
                 continue;
             }
@@ -255,20 +281,24 @@ fn settle(
         if error.is_stale_metadata() {
             state.wants_metadata = true;
         }
-        let is_early = error.code() == ErrorCode::OutOfOrderSequenceNumber
-            && state.accumulator.has_earlier(&batch);
-        let may_retry = (error.is_retriable() || is_early)
+        // The broker does not have it. In its turn, or in a new epoch, it will fit.
+        let is_out_of_order = shared.config.idempotence
+            && matches!(
+                error.code(),
+                ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId
+            );
+        if is_out_of_order {
+            state.accumulator.out_of_order(&batch);
+        }
+        let may_retry = (error.is_retriable() || is_out_of_order)
             && batch.attempts < shared.config.retries
             && now < batch.created + shared.config.delivery_timeout;
         if may_retry {
             log_retry(shared, &batch, &error);
-            if state.identity.is_none() {
-                batch.sequence = None;
-            }
             state.accumulator.put_back(batch, now);
             continue;
         }
-        forget_identity(&mut state, &batch);
+        state.accumulator.gave_up(&batch);
         state.accumulator.finish(batch, now, Err(error));
     }
     drop(state);
@@ -285,12 +315,9 @@ fn settle_unsent(shared: &Shared, batches: Vec<ProducerBatch>, error: &ClientErr
     let now = clock::now();
     let mut state = shared.state.lock();
     state.wants_metadata = true;
-    for mut batch in batches {
+    for batch in batches {
         debug!(partition = %batch.partition, %error, "not sent");
         state.accumulator.landed(&batch.partition);
-        if state.identity.is_none() {
-            batch.sequence = None;
-        }
         // What is over is given up by `give_up_expired`.
         state.accumulator.put_back_unsent(batch, now);
     }
@@ -315,15 +342,6 @@ fn log_retry(shared: &Shared, batch: &ProducerBatch, error: &ClientError) {
     );
 }
 
-/// A sequence that was given out and will never arrive is a gap the broker would refuse all that follows for; a new
-/// producer id counts anew.
-fn forget_identity(state: &mut State, batch: &ProducerBatch) {
-    if batch.sequence.is_some() {
-        state.identity = None;
-        state.accumulator.restart_sequences();
-    }
-}
-
 fn give_up_expired(shared: &Shared, now: Instant) {
     let mut state = shared.state.lock();
     let batches = state.accumulator.expire(now);
@@ -333,7 +351,7 @@ fn give_up_expired(shared: &Shared, now: Instant) {
     for batch in batches {
         let age = now.saturating_duration_since(batch.created);
         let error = expired(batch.record_count, &batch.partition, age);
-        forget_identity(&mut state, &batch);
+        state.accumulator.gave_up(&batch);
         state.accumulator.finish(batch, now, Err(error));
     }
     drop(state);
