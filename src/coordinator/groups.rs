@@ -125,7 +125,7 @@ impl Groups {
     }
 }
 
-fn log_record(record: &GroupRecord) -> Result<LogRecord, records::RecordError> {
+pub(crate) fn log_record(record: &GroupRecord) -> Result<LogRecord, records::RecordError> {
     let encoded = records::encode(record, ValueVersions::LATEST)?;
     Ok(LogRecord { key: encoded.key, value: encoded.value })
 }

@@ -47,6 +47,9 @@ use crate::{
     transactions::{Effect, Transactions},
 };
 
+#[path = "load_tests.rs"]
+mod load_tests;
+
 const LOCAL: BrokerId = BrokerId(1);
 
 /// A broker that hosts one partition of the groups' topic.
@@ -129,9 +132,13 @@ fn log(partition: &Arc<Partition>) -> CoordinatorLog {
 }
 
 fn load(partition: &Arc<Partition>) -> (Arc<Shard<Groups>>, u64) {
+    load_with(partition, 100)
+}
+
+fn load_with(partition: &Arc<Partition>, buffer_bytes: usize) -> (Arc<Shard<Groups>>, u64) {
     let (effects, _) = mpsc::unbounded_channel();
     let (shard, count) =
-        Shard::load(log(partition), groups(), 100, effects).expect("a log that loads");
+        Shard::load(log(partition), groups(), buffer_bytes, effects).expect("a log that loads");
     shard.begin();
     (shard, count)
 }
@@ -251,6 +258,34 @@ async fn a_coordinator_answers_from_its_election_to_its_resignation() {
     assert_eq!(state(), Err(NotHere::NotCoordinator));
     coordinators.stop();
     assert_eq!(state(), Err(NotHere::Stopping));
+}
+
+#[tokio::test]
+async fn a_coordinator_that_loads_says_so_and_then_answers() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let (shard, _) = load(&partition);
+    shard.request(commit(7)).await.expect("an answer");
+    let (effects, _) = mpsc::unbounded_channel();
+    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let (go_on, held) = std::sync::mpsc::channel();
+    let held = std::sync::Mutex::new(held);
+    let make = move || {
+        held.lock().expect("one load").recv().expect("the test lets it go on");
+        groups()
+    };
+    coordinators.elect(log(&partition), Box::new(make));
+    assert_eq!(coordinators.get(0).map(|_| ()), Err(NotHere::Loading));
+    assert!(coordinators.all().expect("the broker runs").loads);
+    go_on.send(()).expect("it waits");
+    let shard = loop {
+        match coordinators.get(0) {
+            Ok(shard) => break shard,
+            Err(state) => assert_eq!(state, NotHere::Loading),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(committed(&shard), 7);
 }
 
 #[tokio::test]
