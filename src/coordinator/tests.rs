@@ -47,6 +47,8 @@ use crate::{
     transactions::{Effect, Transactions},
 };
 
+#[path = "crash_tests.rs"]
+mod crash_tests;
 #[path = "load_tests.rs"]
 mod load_tests;
 
@@ -122,8 +124,10 @@ fn code(failure: &AppendFailure) -> ErrorCode {
 }
 
 fn groups() -> Groups {
-    let config =
-        GroupConfig { append_timeout: Duration::from_millis(20), ..GroupConfig::default() };
+    groups_with(GroupConfig { append_timeout: Duration::from_millis(20), ..GroupConfig::default() })
+}
+
+fn groups_with(config: GroupConfig) -> Groups {
     Groups::new(config, code, GroupMeters::of_broker(&Registry::default()))
 }
 
@@ -136,9 +140,25 @@ fn load(partition: &Arc<Partition>) -> (Arc<Shard<Groups>>, u64) {
 }
 
 fn load_with(partition: &Arc<Partition>, buffer_bytes: usize) -> (Arc<Shard<Groups>>, u64) {
+    load_made(partition, groups(), buffer_bytes)
+}
+
+fn load_groups(
+    partition: &Arc<Partition>,
+    config: GroupConfig,
+    buffer_bytes: usize,
+) -> (Arc<Shard<Groups>>, u64) {
+    load_made(partition, groups_with(config), buffer_bytes)
+}
+
+fn load_made(
+    partition: &Arc<Partition>,
+    groups: Groups,
+    buffer_bytes: usize,
+) -> (Arc<Shard<Groups>>, u64) {
     let (effects, _) = mpsc::unbounded_channel();
     let (shard, count) =
-        Shard::load(log(partition), groups(), buffer_bytes, effects).expect("a log that loads");
+        Shard::load(log(partition), groups, buffer_bytes, effects).expect("a log that loads");
     shard.begin();
     (shard, count)
 }

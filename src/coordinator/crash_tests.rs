@@ -1,0 +1,395 @@
+//! A coordinator that is killed at each arrow of its state machines: before its record is in the log, after that and
+//! before its answer, and after its answer. Its successor has nothing but the log, and finishes what was begun.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{
+    error_code::ErrorCode,
+    ids::{ProducerEpoch, ProducerId},
+    topic::TopicPartition,
+};
+use group_coordinator::{
+    action::Reply as GroupReply,
+    config::GroupConfig,
+    event::{Event as GroupEvent, GroupMember, JoinRequest, ReplyTo as GroupReplyTo, SyncRequest},
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use transaction_coordinator::{
+    action::Reply,
+    coordinator::TransactionConfig,
+    event::{Event, MarkerOutcome, ReplyTo, TransactionResult},
+    state::TransactionState,
+};
+
+use super::{Broker, code, commit, committed, load_groups, log};
+use crate::{
+    groups::Groups,
+    shard::Shard,
+    transactions::{Effect, Markers, Transactions},
+};
+
+const PRODUCER: ProducerId = ProducerId(7);
+const EPOCH: ProducerEpoch = ProducerEpoch(0);
+
+/// How far the last step of a script gets before the coordinator is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Killed {
+    /// Its record is in the log, and not at every replica: nobody was answered.
+    BeforeAnswer,
+    AfterAnswer,
+}
+
+struct Transacting {
+    broker: Broker,
+    epoch: i32,
+    shard: Arc<Shard<Transactions>>,
+    effects: mpsc::UnboundedReceiver<(i32, Effect)>,
+}
+
+impl Transacting {
+    fn new() -> Transacting {
+        let broker = Broker::new();
+        let (shard, effects) = Transacting::load(&broker, 0, &[1]);
+        Transacting { broker, epoch: 0, shard, effects }
+    }
+
+    fn load(
+        broker: &Broker,
+        epoch: i32,
+        isr: &[i32],
+    ) -> (Arc<Shard<Transactions>>, mpsc::UnboundedReceiver<(i32, Effect)>) {
+        let hour = Duration::from_secs(3600);
+        let config = TransactionConfig {
+            timeout_max: hour,
+            id_expiration: hour,
+            abort_interval: hour,
+            expire_interval: hour,
+        };
+        let partition = broker.lead(epoch, isr);
+        let (sender, effects) = mpsc::unbounded_channel();
+        let transactions = Transactions::new(config, partition.leader_epoch(), hour, code);
+        let (shard, _) = Shard::load(log(&partition), transactions, 100, sender).expect("a log");
+        shard.begin();
+        (shard, effects)
+    }
+
+    /// Kills the coordinator: nothing is told to anybody. The next one leads with these replicas.
+    fn kill(&mut self, isr: &[i32]) {
+        self.epoch += 1;
+        (self.shard, self.effects) = Transacting::load(&self.broker, self.epoch, isr);
+    }
+
+    fn init(&mut self) -> oneshot::Receiver<Reply> {
+        let reply = self.shard.request(|reply| Event::InitProducerId {
+            transactional_id: "id".into(),
+            timeout_ms: 60_000,
+            expected: None,
+            reply: ReplyTo(reply),
+        });
+        while let Ok((_, effect)) = self.effects.try_recv() {
+            if let Effect::AllocateProducerId(allocation) = effect {
+                let result = Ok(PRODUCER);
+                self.shard.tell(Event::ProducerIdAllocated { allocation, result });
+            }
+        }
+        reply
+    }
+
+    fn add(&self) -> oneshot::Receiver<Reply> {
+        self.shard.request(|reply| Event::AddPartitions {
+            transactional_id: "id".into(),
+            producer_id: PRODUCER,
+            producer_epoch: EPOCH,
+            partitions: partitions(),
+            reply: ReplyTo(reply),
+        })
+    }
+
+    fn end(&self, result: TransactionResult) -> oneshot::Receiver<Reply> {
+        self.shard.request(|reply| Event::EndTxn {
+            transactional_id: "id".into(),
+            producer_id: PRODUCER,
+            producer_epoch: EPOCH,
+            result,
+            reply: ReplyTo(reply),
+        })
+    }
+
+    fn markers(&mut self) -> Option<Markers> {
+        match self.effects.try_recv() {
+            Ok((_, Effect::SendMarkers(markers))) => Some(markers),
+            _ => None,
+        }
+    }
+
+    fn written(&self, partitions: Vec<TopicPartition>) {
+        let written = |partition| (partition, MarkerOutcome::Answered(ErrorCode::None));
+        self.shard.tell(Event::MarkersWritten {
+            transactional_id: "id".into(),
+            outcomes: partitions.into_iter().map(written).collect(),
+        });
+    }
+
+    fn state(&self) -> Option<TransactionState> {
+        self.shard.read(|one| one.coordinator().describe("id").ok().map(|one| one.state))
+    }
+
+    /// The successor's part after the decision: all partitions get the same marker, and only then is it complete.
+    fn finish(&mut self, result: TransactionResult) {
+        let markers = self.markers().expect("markers are on their way");
+        assert_eq!((markers.result, markers.producer_id), (result, PRODUCER));
+        let mut wanted = markers.partitions;
+        wanted.sort_by_key(|one| one.partition);
+        assert_eq!(wanted, partitions(), "no partition is left out");
+        self.written(wanted);
+    }
+}
+
+fn partitions() -> Vec<TopicPartition> {
+    (0..2).map(|partition| TopicPartition::new("t", partition)).collect()
+}
+
+fn answer<T>(mut reply: oneshot::Receiver<T>) -> T {
+    reply.try_recv().expect("an answer at once")
+}
+
+const ENDS: [(TransactionResult, TransactionState, TransactionState); 2] = [
+    (TransactionResult::Commit, TransactionState::PrepareCommit, TransactionState::CompleteCommit),
+    (TransactionResult::Abort, TransactionState::PrepareAbort, TransactionState::CompleteAbort),
+];
+
+#[tokio::test]
+async fn a_producer_is_there_again_when_the_coordinator_is_killed_at_its_start() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        let mut world = Transacting::new();
+        if killed == Killed::BeforeAnswer {
+            world.kill(&[1, 2]);
+        }
+        let mut reply = world.init();
+        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        world.kill(&[1]);
+        assert_eq!(world.state(), Some(TransactionState::Empty), "{killed:?}");
+        let Reply::InitProducerId { error, producer_id, producer_epoch } = answer(world.init())
+        else {
+            panic!("another answer");
+        };
+        let expected = (ErrorCode::None, PRODUCER, ProducerEpoch(1));
+        assert_eq!((error, producer_id, producer_epoch), expected, "{killed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_goes_on_when_the_coordinator_is_killed_while_partitions_are_added() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        for (result, _, complete) in ENDS {
+            let mut world = Transacting::new();
+            answer(world.init());
+            if killed == Killed::BeforeAnswer {
+                world.kill(&[1, 2]);
+            }
+            let mut reply = world.add();
+            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            world.kill(&[1]);
+            assert_eq!(world.state(), Some(TransactionState::Ongoing), "{killed:?}");
+            assert!(world.markers().is_none(), "nothing is decided");
+            if killed == Killed::BeforeAnswer {
+                assert_eq!(answer(world.add()), Reply::AddPartitions(ErrorCode::None));
+            }
+            assert_eq!(answer(world.end(result)), Reply::EndTxn(ErrorCode::None));
+            world.finish(result);
+            assert_eq!(world.state(), Some(complete));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_decision_stands_when_the_coordinator_is_killed_after_it() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        for (result, prepared, complete) in ENDS {
+            let mut world = Transacting::new();
+            answer(world.init());
+            answer(world.add());
+            if killed == Killed::BeforeAnswer {
+                world.kill(&[1, 2]);
+            }
+            let mut reply = world.end(result);
+            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            world.kill(&[1]);
+            assert_eq!(world.state(), Some(prepared), "{killed:?}");
+            let waits = Reply::EndTxn(ErrorCode::ConcurrentTransactions);
+            assert_eq!(answer(world.end(result)), waits);
+            world.finish(result);
+            assert_eq!(world.state(), Some(complete));
+            assert_eq!(answer(world.end(result)), Reply::EndTxn(ErrorCode::None));
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_partition_gets_its_marker_when_the_coordinator_is_killed_between_two() {
+    for (result, prepared, complete) in ENDS {
+        let mut world = Transacting::new();
+        answer(world.init());
+        answer(world.add());
+        answer(world.end(result));
+        world.written(vec![TopicPartition::new("t", 0)]);
+        assert_eq!(world.state(), Some(prepared));
+        world.kill(&[1]);
+        world.finish(result);
+        assert_eq!(world.state(), Some(complete));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_is_over_when_the_coordinator_is_killed_at_its_completion() {
+    for (result, _, complete) in ENDS {
+        let mut world = Transacting::new();
+        answer(world.init());
+        answer(world.add());
+        answer(world.end(result));
+        // That it is complete is in the log, and not at every replica.
+        world.kill(&[1, 2]);
+        world.finish(result);
+        for _ in 0..2 {
+            world.kill(&[1]);
+            assert_eq!(world.state(), Some(complete));
+            assert!(world.markers().is_none(), "no marker of a transaction that is over");
+            assert_eq!(answer(world.end(result)), Reply::EndTxn(ErrorCode::None));
+        }
+        assert_eq!(answer(world.add()), Reply::AddPartitions(ErrorCode::None), "the next one");
+    }
+}
+
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A group coordinator with its keeper.
+fn lead(broker: &Broker, epoch: i32, isr: &[i32], stop: &CancellationToken) -> Arc<Shard<Groups>> {
+    let config = GroupConfig {
+        session_timeout_min: Duration::from_millis(1),
+        initial_rebalance_delay: Duration::ZERO,
+        append_timeout: Duration::from_secs(60),
+        ..GroupConfig::default()
+    };
+    let shard = load_groups(&broker.lead(epoch, isr), config, 100).0;
+    tokio::spawn(shard.clone().keep(stop.clone()));
+    shard
+}
+
+async fn join(shard: &Arc<Shard<Groups>>, member_id: &str) -> (ErrorCode, i32, String) {
+    let request = JoinRequest {
+        group: "g".to_owned(),
+        member_id: member_id.to_owned(),
+        group_instance_id: None,
+        client_id: "c".to_owned(),
+        client_host: "/127.0.0.1".to_owned(),
+        session_timeout: WAIT,
+        rebalance_timeout: WAIT,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![("range".to_owned(), Bytes::new())],
+        requires_known_member_id: false,
+        supports_skipping_assignment: false,
+        reason: None,
+        member_uuid: "u".to_owned(),
+    };
+    let reply =
+        shard.request(move |reply| GroupEvent::Join { request, reply: GroupReplyTo(reply) });
+    let joined = tokio::time::timeout(Duration::from_secs(10), reply).await;
+    let Ok(Ok(GroupReply::Join(joined))) = joined else { panic!("the group is stuck") };
+    (joined.error, joined.generation, joined.member_id)
+}
+
+fn member(member_id: &str, generation: i32) -> GroupMember {
+    GroupMember {
+        group: "g".to_owned(),
+        generation,
+        member_id: member_id.to_owned(),
+        group_instance_id: None,
+    }
+}
+
+fn sync(
+    shard: &Arc<Shard<Groups>>,
+    member_id: &str,
+    generation: i32,
+) -> oneshot::Receiver<GroupReply> {
+    let request = SyncRequest {
+        member: member(member_id, generation),
+        protocol_type: None,
+        protocol_name: None,
+        assignments: vec![(member_id.to_owned(), Bytes::from_static(b"all"))],
+    };
+    shard.request(move |reply| GroupEvent::Sync { request, reply: GroupReplyTo(reply) })
+}
+
+fn heartbeat(shard: &Arc<Shard<Groups>>, member_id: &str, generation: i32) -> GroupReply {
+    let request = member(member_id, generation);
+    answer(
+        shard.request(move |reply| GroupEvent::Heartbeat { request, reply: GroupReplyTo(reply) }),
+    )
+}
+
+#[tokio::test]
+async fn a_group_gathers_anew_when_the_coordinator_is_killed_while_it_joins() {
+    let (broker, stop) = (Broker::new(), CancellationToken::new());
+    let shard = lead(&broker, 0, &[1], &stop);
+    let (error, generation, id) = join(&shard, "").await;
+    assert_eq!((error, generation), (ErrorCode::None, 1));
+    // No record of the generation is in the log yet.
+    let shard = lead(&broker, 1, &[1], &stop);
+    let unknown = ErrorCode::UnknownMemberId;
+    assert_eq!(heartbeat(&shard, &id, 1), GroupReply::Heartbeat(unknown));
+    let GroupReply::Sync(synced) = answer(sync(&shard, &id, 1)) else { panic!("another answer") };
+    assert_eq!(synced.error, unknown);
+    let (error, generation, id) = join(&shard, "").await;
+    assert_eq!(error, ErrorCode::None);
+    let GroupReply::Sync(synced) = answer(sync(&shard, &id, generation)) else {
+        panic!("another answer")
+    };
+    assert_eq!((synced.error, &synced.assignment[..]), (ErrorCode::None, &b"all"[..]));
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_generation_stands_when_the_coordinator_is_killed_at_its_assignment() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        let (broker, stop) = (Broker::new(), CancellationToken::new());
+        let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
+        let shard = lead(&broker, 0, isr, &stop);
+        let (_, generation, id) = join(&shard, "").await;
+        let mut reply = sync(&shard, &id, generation);
+        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        let shard = lead(&broker, 1, &[1], &stop);
+        assert_eq!(heartbeat(&shard, &id, generation), GroupReply::Heartbeat(ErrorCode::None));
+        let GroupReply::Sync(synced) = answer(sync(&shard, &id, generation)) else {
+            panic!("another answer")
+        };
+        assert_eq!((synced.error, &synced.assignment[..]), (ErrorCode::None, &b"all"[..]));
+        // The member dies too: who comes next does not wait for ever.
+        let (error, next, _) = join(&shard, "").await;
+        assert_eq!((error, next), (ErrorCode::None, generation + 1), "{killed:?}");
+        stop.cancel();
+    }
+}
+
+#[tokio::test]
+async fn an_offset_is_kept_when_the_coordinator_is_killed_at_its_commit() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        let (broker, stop) = (Broker::new(), CancellationToken::new());
+        let shard = lead(&broker, 0, &[1], &stop);
+        let done = GroupReply::CommitOffsets(vec![ErrorCode::None]);
+        assert_eq!(answer(shard.request(commit(5))), done);
+        let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
+        let shard = lead(&broker, 1, isr, &stop);
+        assert_eq!(committed(&shard), 5, "acknowledged");
+        let mut reply = shard.request(commit(6));
+        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        let shard = lead(&broker, 2, &[1], &stop);
+        assert_eq!(committed(&shard), 6, "it is in the log");
+        assert_eq!(answer(shard.request(commit(7))), done);
+        let shard = lead(&broker, 3, &[1], &stop);
+        assert_eq!(committed(&shard), 7);
+        stop.cancel();
+    }
+}
