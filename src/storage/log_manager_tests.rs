@@ -293,3 +293,46 @@ fn a_flood_of_producers_is_held_where_it_comes_in() {
     let log = manager.get_or_create(&new("t", 0)).unwrap();
     assert_eq!(manager.shared.producers.total(), log.producer_count(), "what is loaded counts");
 }
+
+/// Resident memory of this process, and the most it had.
+fn memory_mb() -> (usize, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+    };
+    (of("VmRSS:"), of("VmHWM:"))
+}
+
+/// `cargo test --release -p storage -- --ignored ten_million_producers --nocapture`
+#[test]
+#[ignore = "writes gigabytes"]
+fn ten_million_producers_stay_within_the_bound() {
+    const PRODUCERS: i64 = 10_000_000;
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    let logs: Vec<_> =
+        (0..10).map(|partition| manager.get_or_create(&new("t", partition)).unwrap()).collect();
+    let (before, _) = memory_mb();
+    let now = common::clock::wall_clock().0;
+    let mut most = 0;
+    for number in 0..PRODUCERS {
+        produce(&logs[(number % 10) as usize], number, now + number / 1000);
+        // The broker does that every second.
+        if number % 100_000 == 0 {
+            most = most.max(manager.shared.producers.total());
+            manager.limit_producers();
+            assert!(most <= PRODUCERS_MAX + PRODUCERS_MAX / 10 + 1);
+        }
+    }
+    manager.limit_producers();
+    let (after, peak) = memory_mb();
+    let left = manager.shared.producers.total();
+    assert!(left <= PRODUCERS_MAX);
+    let newest = producers(&logs[9]);
+    assert!(newest.contains(&(PRODUCERS - 1)), "the newest stay");
+    println!(
+        "{PRODUCERS} producers: {left} left, {most} at most; {before} MB before, {after} after, {peak} at most"
+    );
+    assert!(peak - before < 512, "the bound is 512 MB");
+}
