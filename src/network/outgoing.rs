@@ -160,6 +160,19 @@ impl Connection {
         R::Response::decode(&mut body, version).map_err(malformed)
     }
 
+    /// As `call`, for requests that may be large: one is let go once it is encoded, not when it is answered.
+    pub async fn call_with<R: Request>(
+        &self,
+        request: R,
+        version: i16,
+        limit: Duration,
+    ) -> Result<R::Response, OutgoingError> {
+        let answer = self.start(&request, version).await?;
+        drop(request);
+        let mut body = answer.wait(limit).await?;
+        R::Response::decode(&mut body, version).map_err(malformed)
+    }
+
     /// Queues a request; the answer's body comes from the returned handle. Requests go out in the order of these calls.
     pub async fn start<R: Request>(
         &self,

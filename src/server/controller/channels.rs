@@ -305,18 +305,18 @@ impl SendThread {
                 let version = versions.leader_and_isr;
                 let wire =
                     control_wire::leader_and_isr_request(request, told, version, leaders_listener);
-                let answered = connection.call(&wire, version, limit).await;
+                let answered = connection.call_with(wire, version, limit).await;
                 answered.map(|response| control_wire::read_leader_and_isr_response(response, told))
             }
             Body::UpdateMetadata(update) => {
                 let version = versions.update_metadata;
                 let wire = control_wire::update_metadata_request(request, update, version);
-                let answered = connection.call(&wire, version, limit).await;
+                let answered = connection.call_with(wire, version, limit).await;
                 answered.map(|response| (ErrorCode::from_code(response.error_code), Vec::new()))
             }
             Body::StopReplica(told) => {
                 let wire = control_wire::stop_replica_request(request, told);
-                let answered = connection.call(&wire, versions.stop_replica, limit).await;
+                let answered = connection.call_with(wire, versions.stop_replica, limit).await;
                 answered.map(|response| control_wire::read_stop_replica_response(&response))
             }
         };
