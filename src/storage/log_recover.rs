@@ -142,10 +142,12 @@ impl Loader<'_> {
 
     /// Whether records are missing between two segments that may not have been flushed: a power cut can take the end of the
     /// earlier one, at the end of a batch too, and leave the later one. Only compaction leaves such gaps otherwise, in this
-    /// log or in the leader's that it was copied from; with it nothing tells them apart. Kafka takes both for gaps.
+    /// log or in the leader's that it was copied from; with it nothing tells them apart. Where no recovery point is known nothing
+    /// tells what was flushed, and the gap stays. Kafka takes both for gaps.
     fn is_hole(&self, end: Offset, next: Offset) -> bool {
         let is_cleaned = self.known.cleaned_to.is_some_and(|cleaned_to| next <= cleaned_to);
-        next > end && !self.options.config.compact && !is_cleaned
+        let knows_flushed = self.known.recovery_point.is_some();
+        next > end && knows_flushed && !self.options.config.compact && !is_cleaned
     }
 
     fn write_snapshot(&mut self, replay: &Replay, offset: Offset) -> Result<(), Fault> {
