@@ -200,9 +200,9 @@ fn of_append(error: &AppendError) -> Refusal {
                 ProducerError::OutOfOrderSequence { .. }
                 | ProducerError::NewEpochSequence { .. }
                 | ProducerError::EarlierSequenceWaits { .. } => ErrorCode::OutOfOrderSequenceNumber,
-                ProducerError::ExpectedTransactional { .. } | ProducerError::NotVerified => {
-                    ErrorCode::InvalidTxnState
-                }
+                ProducerError::ExpectedTransactional { .. }
+                | ProducerError::NotVerified
+                | ProducerError::TransactionMoved(_) => ErrorCode::InvalidTxnState,
                 ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
             };
             Refusal::of(code).telling_log_start()

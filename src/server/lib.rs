@@ -10,6 +10,7 @@ pub mod dynamic_config;
 mod errors;
 mod groups;
 mod handlers;
+mod hanging_transactions;
 mod leader_ways;
 mod listeners;
 pub mod logging;

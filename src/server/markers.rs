@@ -14,6 +14,7 @@ use record::{
     validate::{self, Origin, Rules},
 };
 use replication::partition::{ChangeWaiter, Commit, Partition};
+use storage::producer_state::OpenTransaction;
 
 use crate::{broker::Broker, errors};
 
@@ -42,14 +43,35 @@ pub(crate) async fn write(
 ) -> Vec<ErrorCode> {
     let mut results = Vec::with_capacity(partitions.len());
     for partition in partitions {
-        results.push(append(broker, marker, partition));
+        results.push(append(broker, marker, partition, None));
         // A transaction may have a thousand partitions, and other connections wait for this thread.
         tokio::task::consume_budget().await;
     }
-    let timeout = u64::try_from(broker.config.request_timeout_ms).unwrap_or(0);
-    wait_for_replicas(&mut results, Duration::from_millis(timeout)).await;
+    wait_for_replicas(&mut results, timeout_of(broker)).await;
     let each = partitions.iter().zip(results);
     each.map(|(partition, result)| code_of(broker, marker, partition, &result)).collect()
+}
+
+/// Aborts a transaction in one partition, past its coordinator, if it stands there as it was seen; INVALID_TXN_STATE if not.
+pub(crate) async fn abort(
+    broker: &Broker,
+    seen: &OpenTransaction,
+    partition: &TopicPartition,
+) -> ErrorCode {
+    let marker = Marker {
+        producer_id: seen.producer_id,
+        producer_epoch: seen.producer_epoch,
+        // The last one's, so that no coordinator is fenced. Where there is none, 0 is never too large.
+        coordinator_epoch: seen.coordinator_epoch.max(0),
+        result: TransactionResult::Abort,
+    };
+    let mut results = [append(broker, &marker, partition, Some(seen))];
+    wait_for_replicas(&mut results, timeout_of(broker)).await;
+    code_of(broker, &marker, partition, &results[0])
+}
+
+fn timeout_of(broker: &Broker) -> Duration {
+    Duration::from_millis(u64::try_from(broker.config.request_timeout_ms).unwrap_or(0))
 }
 
 fn code_of(
@@ -76,6 +98,7 @@ fn append(
     broker: &Broker,
     marker: &Marker,
     partition: &TopicPartition,
+    seen: Option<&OpenTransaction>,
 ) -> Result<Written, ErrorCode> {
     let hosted = broker.replicas.get(&partition.topic, partition.partition);
     let partition = hosted
@@ -91,7 +114,10 @@ fn append(
     let checked =
         checked.map_err(|error| errors::of_validation(&error, partition.topic_partition()).code)?;
     let in_sync_min = Some(settings.in_sync_replicas_min);
-    let appended = partition.append_as_coordinator(checked, in_sync_min, None);
+    let appended = match seen {
+        Some(seen) => partition.append_if_open(checked, in_sync_min, seen),
+        None => partition.append_as_coordinator(checked, in_sync_min, None),
+    };
     let (appended, epoch) = appended.map_err(|error| errors::of_produce(&error).code)?;
     Ok(Written { end: appended.last_offset.plus(1), epoch, partition })
 }

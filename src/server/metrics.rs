@@ -33,6 +33,10 @@ pub(crate) struct BrokerMetrics {
     pub under_min_isr: Arc<Gauge>,
     /// Partitions led here with just as many in-sync replicas as acks=all asks for.
     pub at_min_isr: Arc<Gauge>,
+    /// Transactions that are open here for longer than any should be, at the last look. A name of our own.
+    pub hanging_transactions: Arc<Gauge>,
+    /// Those that were aborted since no coordinator would. A name of our own.
+    pub hanging_transactions_aborted: Arc<Meter>,
     /// Log directories that failed.
     pub offline_log_directories: Arc<Gauge>,
     /// Requests of each API, in the order of `api::ALL`.
@@ -64,6 +68,12 @@ impl BrokerMetrics {
             under_replicated: replicas("UnderReplicatedPartitions"),
             under_min_isr: replicas("UnderMinIsrPartitionCount"),
             at_min_isr: replicas("AtMinIsrPartitionCount"),
+            hanging_transactions: replicas("HangingTransactionCount"),
+            hanging_transactions_aborted: registry.meter(MetricName::new(
+                "kafka.server",
+                "ReplicaManager",
+                "HangingTransactionsAbortedPerSec",
+            )),
             offline_log_directories: registry.gauge(MetricName::new(
                 "kafka.log",
                 "LogManager",

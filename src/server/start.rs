@@ -57,6 +57,7 @@ use crate::{
     dynamic_config,
     groups::BrokerGroups,
     handlers::{list_offsets::SEARCHES_MAX, preferred_replica::RACK_AWARE},
+    hanging_transactions,
     leader_ways::PeerLeaders,
     listeners::{self, UnservedProtocol},
     metrics::BrokerMetrics,
@@ -176,6 +177,12 @@ impl Running {
     /// The address that a listener is bound to.
     pub fn local_address(&self, listener: &str) -> Option<SocketAddr> {
         self.network.local_address(listener)
+    }
+
+    /// What the handlers share.
+    #[cfg(test)]
+    pub(crate) fn broker(&self) -> &Arc<Broker> {
+        &self.broker
     }
 
     /// This broker's id.
@@ -372,6 +379,7 @@ async fn start(
     });
     tasks.push(tokio::spawn(watch::features(broker.clone(), stop.clone())));
     tasks.push(tokio::spawn(transactions::carry_out(broker.clone(), effects, stop.clone())));
+    tasks.push(tokio::spawn(hanging_transactions::watch(broker.clone(), stop.clone())));
     let cleaner = match broker.config.log_cleaner_enable {
         true => {
             let options = cleaner_options(&broker.config);

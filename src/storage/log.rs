@@ -24,7 +24,7 @@ use crate::{
     error::{AppendError, Fault, LogError},
     leader_epochs::LeaderEpochs,
     log_config::LogConfig,
-    producer_state::{Producer, ProducerStates},
+    producer_state::{OpenTransaction, Producer, ProducerStates},
     recent::Recent,
     segment::Segment,
     shared::{LogDirectory, Shared},
@@ -351,9 +351,9 @@ impl Log {
         }
     }
 
-    /// Where the oldest open transaction began, and its producer.
-    pub fn oldest_open_transaction(&self) -> Option<(Offset, ProducerId)> {
-        self.state.lock().producers.oldest_transaction()
+    /// The transactions that are open here, in the order of their beginnings.
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.state.lock().producers.open_transactions().collect()
     }
 
     /// Adds when each producer without an open transaction was last heard of.

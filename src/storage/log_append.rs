@@ -16,7 +16,7 @@ use crate::{
     error::{AppendError, Context, Fault, LogError},
     index::{self, OffsetEntry, TAIL_LENGTH_MAX, TimeEntry},
     log::{Active, Log, State, Writer},
-    producer_state::{Marker, Origin, ProducerBatch, ProducerError},
+    producer_state::{Marker, OpenTransaction, Origin, ProducerBatch, ProducerError},
     recent::Place,
     scan::offsets_are_possible,
     segment::TimestampOffset,
@@ -91,7 +91,7 @@ impl Log {
         batch: Checked,
         epoch: LeaderEpoch,
     ) -> Result<Appended, AppendError> {
-        self.append_with_origin(batch, epoch, Origin::Client, None)
+        self.append_with_origin(batch, epoch, Origin::Client, None, None)
     }
 
     /// As `append_as_leader`, for a batch that a verification has begun for: see `start_verification`.
@@ -101,7 +101,7 @@ impl Log {
         epoch: LeaderEpoch,
         guard: VerificationGuard,
     ) -> Result<Appended, AppendError> {
-        self.append_with_origin(batch, epoch, Origin::Client, Some(guard))
+        self.append_with_origin(batch, epoch, Origin::Client, Some(guard), None)
     }
 
     /// As `append_as_leader`, for batches of coordinators: records of their own topics, and transaction markers.
@@ -110,7 +110,18 @@ impl Log {
         batch: Checked,
         epoch: LeaderEpoch,
     ) -> Result<Appended, AppendError> {
-        self.append_with_origin(batch, epoch, Origin::Coordinator, None)
+        self.append_with_origin(batch, epoch, Origin::Coordinator, None, None)
+    }
+
+    /// As `append_as_coordinator`, for the marker of a transaction, if that stands as it was seen: has not ended, and has
+    /// no more records.
+    pub fn append_if_open(
+        &self,
+        marker: Checked,
+        epoch: LeaderEpoch,
+        seen: &OpenTransaction,
+    ) -> Result<Appended, AppendError> {
+        self.append_with_origin(marker, epoch, Origin::Coordinator, None, Some(seen))
     }
 
     fn append_with_origin(
@@ -119,6 +130,7 @@ impl Log {
         epoch: LeaderEpoch,
         origin: Origin,
         guard: Option<VerificationGuard>,
+        seen: Option<&OpenTransaction>,
     ) -> Result<Appended, AppendError> {
         let mut writer = self.writer.lock();
         self.check_writable(&writer)?;
@@ -130,6 +142,7 @@ impl Log {
                 return Ok(repeated);
             }
             check_producer(&state, &item, origin, guard)?;
+            check_seen(&state, seen)?;
             check_size(&state, &batch)?;
             (item, state.start)
         };
@@ -422,6 +435,14 @@ pub(crate) fn check_producer(
     let verifications = state.verifications.as_ref();
     let lowest = verifications.and_then(|all| all.lowest_sequence(producer.producer_id));
     state.producers.check(producer, origin, lowest)
+}
+
+fn check_seen(state: &State, seen: Option<&OpenTransaction>) -> Result<(), ProducerError> {
+    let Some(seen) = seen else { return Ok(()) };
+    match state.producers.open_transaction(seen.producer_id) == Some(*seen) {
+        true => Ok(()),
+        false => Err(ProducerError::TransactionMoved(seen.producer_id)),
+    }
 }
 
 pub(crate) fn check_size(state: &State, batch: &Checked) -> Result<(), AppendError> {

@@ -99,6 +99,21 @@ impl Producer {
     }
 }
 
+/// A transaction that is open in a log, as it stood at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// Whose it is.
+    pub producer_id: ProducerId,
+    /// That producer's epoch.
+    pub producer_epoch: ProducerEpoch,
+    /// Of the transaction coordinator that wrote its last marker; -1 where there is none.
+    pub coordinator_epoch: i32,
+    /// Where it began.
+    pub first_offset: Offset,
+    /// Its last record.
+    pub last_offset: Offset,
+}
+
 /// Why an append is refused for the sake of its producer. `Display` is Kafka's text, without the partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProducerError {
@@ -171,6 +186,9 @@ pub enum ProducerError {
         /// The first sequence that has to come before.
         lowest: i32,
     },
+    /// INVALID_TXN_STATE: the transaction that was to be aborted has ended, or its producer wrote more, meanwhile.
+    #[error("The transaction of producer {0} is not as it was")]
+    TransactionMoved(ProducerId),
     /// TRANSACTION_COORDINATOR_FENCED.
     #[error(
         "Invalid coordinator epoch for producerId {producer_id} at offset {offset}: {epoch} (zombie), {current} (current)"
@@ -440,10 +458,22 @@ impl ProducerStates {
         ongoing.into_iter().chain(unreplicated).min().copied()
     }
 
-    /// Where the oldest open transaction began, and its producer.
-    pub(crate) fn oldest_transaction(&self) -> Option<(Offset, ProducerId)> {
-        let (first_offset, transaction) = self.table.as_ref()?.ongoing.first_key_value()?;
-        Some((*first_offset, transaction.producer_id))
+    /// The open transactions, in the order of their beginnings.
+    pub(crate) fn open_transactions(&self) -> impl Iterator<Item = OpenTransaction> {
+        let ongoing = self.table.iter().flat_map(|table| table.ongoing.values());
+        ongoing.filter_map(|transaction| self.open_transaction(transaction.producer_id))
+    }
+
+    /// The open transaction of a producer.
+    pub(crate) fn open_transaction(&self, producer_id: ProducerId) -> Option<OpenTransaction> {
+        let producer = self.get(producer_id)?;
+        Some(OpenTransaction {
+            producer_id,
+            producer_epoch: producer.epoch,
+            coordinator_epoch: producer.coordinator_epoch,
+            first_offset: producer.transaction_start?,
+            last_offset: producer.last_data_offset(),
+        })
     }
 
     /// Puts a producer of a snapshot in place.

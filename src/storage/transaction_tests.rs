@@ -11,6 +11,7 @@ use record::{
 use crate::{
     error::AppendError,
     log::Log,
+    log_append::Appended,
     log_config::LogConfig,
     producer_state::ProducerError,
     testing::{Batch, Folder, NOW, append, batch, checked, end_transaction, rules},
@@ -109,6 +110,30 @@ fn a_coordinator_appends_once_its_verification_is_confirmed() {
     log.append_as_coordinator(offsets(), LEADER).unwrap();
     end_transaction(&log, (7, 0), true);
     assert!(is_unverified(log.append_as_coordinator(offsets(), LEADER)));
+}
+
+#[test]
+fn a_transaction_is_ended_only_as_it_was_seen() {
+    let moved = |result: Result<Appended, AppendError>| {
+        matches!(result, Err(AppendError::Producer(ProducerError::TransactionMoved(_))))
+    };
+    let folder = Folder::new();
+    let log = folder.create(LogConfig::default());
+    append(&log, transactional(0)).unwrap();
+    let [seen] = log.open_transactions()[..] else { panic!("one is open") };
+    assert_eq!((seen.first_offset, seen.last_offset), (Offset(0), Offset(0)));
+    // Its producer goes on.
+    append(&log, transactional(1)).unwrap();
+    assert!(moved(log.append_if_open(marker(7, 0, 1), LEADER, &seen)));
+    let [seen] = log.open_transactions()[..] else { panic!("one is open") };
+    end_transaction(&log, (7, 0), false);
+    assert!(moved(log.append_if_open(marker(7, 0, 1), LEADER, &seen)), "it is committed");
+    append(&log, transactional(2)).unwrap();
+    assert!(moved(log.append_if_open(marker(7, 0, 1), LEADER, &seen)), "it is another one");
+    let [seen] = log.open_transactions()[..] else { panic!("one is open") };
+    assert_eq!(seen.coordinator_epoch, 1);
+    log.append_if_open(marker(7, 0, 1), LEADER, &seen).unwrap();
+    assert!(log.open_transactions().is_empty());
 }
 
 #[test]

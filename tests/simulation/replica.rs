@@ -205,9 +205,9 @@ fn code_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Producer(error) => match error {
             ProducerError::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
-            ProducerError::ExpectedTransactional { .. } | ProducerError::NotVerified => {
-                ErrorCode::InvalidTxnState
-            }
+            ProducerError::ExpectedTransactional { .. }
+            | ProducerError::NotVerified
+            | ProducerError::TransactionMoved(_) => ErrorCode::InvalidTxnState,
             // Kafka's code is OUT_OF_ORDER_SEQUENCE_NUMBER. A batch of an ended transaction that came late is enough for it,
             // so that it says nothing of the order in the log.
             ProducerError::EarlierSequenceWaits { .. } => ErrorCode::InvalidTxnState,
