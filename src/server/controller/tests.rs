@@ -1,7 +1,6 @@
 //! A controller over the fake ZooKeeper, with a broker that does as it is told.
 
 mod requests;
-mod scale;
 
 use std::{
     sync::{
