@@ -10,8 +10,7 @@ use group_coordinator::records::{GroupRecord, OffsetCommitValue};
 use super::{Broker, log};
 use crate::log::LogRecord;
 
-/// Keys of the large log, and how often each is written.
-const KEYS: usize = 1_000_000;
+/// How often each key of the log is written.
 const ROUNDS: usize = 2;
 
 fn offset_record(number: usize, offset: i64) -> LogRecord {
@@ -29,17 +28,17 @@ fn offset_record(number: usize, offset: i64) -> LogRecord {
     crate::groups::log_record(&record).expect("a record that can be written")
 }
 
-/// `cargo test --release -p coordinator -- --ignored a_million_offsets --nocapture`
+/// `LIVE_KEYS=1000000 cargo test --release -p coordinator all_offsets_of_a_log -- --nocapture` is the large one.
 #[tokio::test]
-#[ignore = "writes 200 MB"]
-async fn a_million_offsets_are_loaded() {
+async fn all_offsets_of_a_log_are_loaded() {
+    let keys = std::env::var("LIVE_KEYS").map_or(2000, |keys| keys.parse().unwrap());
     let broker = Broker::new();
     let partition = broker.lead(0, &[1]);
     let writer = log(&partition);
     for round in 0..ROUNDS {
-        for first in (0..KEYS).step_by(100) {
+        for first in (0..keys).step_by(100) {
             let records: Vec<LogRecord> = (first..first + 100)
-                .map(|number| offset_record(number, (round * KEYS + number) as i64))
+                .map(|number| offset_record(number, (round * keys + number) as i64))
                 .collect();
             writer.append(&records, None).expect("records that fit");
         }
@@ -47,11 +46,11 @@ async fn a_million_offsets_are_loaded() {
     let began = clock::now();
     let (shard, count) = super::load_with(&partition, 5 << 20);
     let took = began.elapsed();
-    assert_eq!(count, (KEYS * ROUNDS) as u64);
-    let last = KEYS / 100 - 1;
+    assert_eq!(count, (keys * ROUNDS) as u64);
+    let last = keys / 100 - 1;
     let fetched = shard
         .read(|groups| groups.coordinator().fetch_offsets(&format!("group-{last}"), None, false));
     assert_eq!(fetched.len(), 100);
-    assert!(fetched.iter().any(|one| one.offset == Offset((KEYS * ROUNDS - 1) as i64)));
-    println!("{KEYS} live keys, {count} records: loaded in {took:?}");
+    assert!(fetched.iter().any(|one| one.offset == Offset((keys * ROUNDS - 1) as i64)));
+    println!("{keys} live keys, {count} records: loaded in {took:?}");
 }

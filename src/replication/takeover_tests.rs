@@ -282,7 +282,9 @@ async fn a_takeover_goes_on_in_its_leaders_next_epoch() {
         Answer::Nothing,
     ]);
     let partition = fixture.take_over();
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    while fixture.script.asked_in.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
     fixture.told(LOCAL, 7);
     assert!(!produce(&partition), "not yet");
     let access = partition.check_access(Access::LeaderOnly, LeaderEpoch(7));

@@ -200,6 +200,7 @@ mod tests {
                 .spawn()
                 .unwrap();
             let mut answer = String::new();
+            // It may have been sent away already.
             let _ = bash.stdin.take().unwrap().write_all(b"");
             bash.stdout.take().unwrap().read_to_string(&mut answer).unwrap();
             bash.wait().unwrap();

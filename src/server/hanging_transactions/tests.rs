@@ -1,3 +1,5 @@
+//! What is decided about transactions that hang, and two brokers of which one has some.
+
 use common::{
     config::broker::BrokerConfig,
     counters::Registry,
@@ -144,7 +146,7 @@ impl Pair {
         let deadline = clock::now() + PATIENCE;
         while !is_so(self) {
             assert!(clock::now() < deadline, "it never comes");
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -156,7 +158,7 @@ impl Pair {
                 Ok(reply) => return reply,
                 Err(code) => assert!(clock::now() < deadline, "{code:?}"),
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     }
 
