@@ -311,7 +311,7 @@ impl ProducerStates {
     }
 
     /// Whether the batch may follow what the log knows of its producer. Changes nothing. `lowest_sequence` is of a
-    /// verification that is under way.
+    /// verification that is under way; it counts where the log knows no sequence, and would take any.
     pub(crate) fn check(
         &self,
         batch: &ProducerBatch,
@@ -333,7 +333,11 @@ impl ProducerStates {
                 current,
             });
         }
-        if let Some(lowest) = lowest_sequence
+        // Where the log knows the last sequence it needs no other, and one that is lower is of a batch that comes late: it
+        // must not hold up what follows, as it does in Kafka.
+        let knows_last =
+            known.is_some_and(|one| one.epoch == batch.epoch && !one.batches.is_empty());
+        if let Some(lowest) = lowest_sequence.filter(|_| !knows_last)
             && origin == Origin::Client
             && batch.marker.is_none()
             && batch.base_sequence > lowest

@@ -94,6 +94,29 @@ fn a_sequence_does_not_overtake_one_that_waits_for_its_verification() {
 }
 
 #[test]
+fn a_batch_of_an_ended_transaction_that_comes_late_does_not_hold_up_the_next_one() {
+    let folder = Folder::new();
+    let log = folder.create(LogConfig::default());
+    for sequence in 0..2 {
+        append(&log, transactional(sequence)).unwrap();
+    }
+    end_transaction(&log, (7, 0), false);
+    // The first one once more, which its coordinator does not vouch for: it is not appended.
+    let late = start(&log, 0).unwrap();
+    let guard = start(&log, 2).unwrap();
+    assert_eq!(late, guard);
+    append_with(&log, 2, guard).unwrap();
+    end_transaction(&log, (7, 0), false);
+    // One that really has to wait is held up by its sequence.
+    let guard = start(&log, 3).unwrap();
+    start(&log, 4).unwrap();
+    assert!(matches!(
+        append_with(&log, 4, guard),
+        Err(AppendError::Producer(ProducerError::OutOfOrderSequence { sequence: 4, .. }))
+    ));
+}
+
+#[test]
 fn a_coordinator_appends_once_its_verification_is_confirmed() {
     let folder = Folder::new();
     let log = folder.create(LogConfig::default());

@@ -208,9 +208,6 @@ fn code_of(error: &AppendError) -> ErrorCode {
             ProducerError::ExpectedTransactional { .. }
             | ProducerError::NotVerified
             | ProducerError::TransactionMoved(_) => ErrorCode::InvalidTxnState,
-            // Kafka's code is OUT_OF_ORDER_SEQUENCE_NUMBER. A batch of an ended transaction that came late is enough for it,
-            // so that it says nothing of the order in the log.
-            ProducerError::EarlierSequenceWaits { .. } => ErrorCode::InvalidTxnState,
             _ => ErrorCode::OutOfOrderSequenceNumber,
         },
         AppendError::DiskFull(_) | AppendError::Offline(_) | AppendError::Fault(_) => {
