@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
     error::ClientError,
-    sequences::{Next, Sequences},
+    sequences::{Next, OutOfOrder, Sequences},
 };
 
 /// What became of a batch: where its first record stands.
@@ -57,6 +57,8 @@ pub(crate) struct ProducerBatch {
     pub(crate) attempts: i32,
     /// Whether it was taken out before, and came back.
     pub(crate) is_back: bool,
+    /// Whether an attempt had no answer that tells whether the broker has it.
+    pub(crate) may_be_in_the_log: bool,
     pub(crate) record_count: i32,
     /// Set by the first attempt.
     pub(crate) sequence: Option<i32>,
@@ -101,7 +103,8 @@ pub(crate) struct Accumulator {
     pub(crate) hurries: u32,
 }
 
-/// Batches of a partition that may be under way at once: the broker knows that many again.
+/// Batches of a partition from the first one without an answer on, whatever has become of those behind it: the broker knows
+/// that many again.
 const IN_FLIGHT_MAX: usize = 5;
 
 #[derive(Default)]
@@ -111,6 +114,8 @@ struct Queue {
     /// Where the last one went.
     leader: Option<i32>,
     sequences: Sequences,
+    /// Numbers of those with a sequence, from the first one without an answer on, and whether each has one.
+    sent: VecDeque<(u64, bool)>,
 }
 
 /// Where a record was put.
@@ -171,6 +176,7 @@ impl Accumulator {
             created: now,
             attempts: 0,
             is_back: false,
+            may_be_in_the_log: false,
             record_count: 1,
             sequence: None,
             content: Content::Open(builder),
@@ -212,7 +218,8 @@ impl Accumulator {
                 continue;
             };
             let is_elsewhere = queue.in_flight > 0 && queue.leader != Some(leader);
-            if is_idempotent && (is_elsewhere || queue.in_flight >= IN_FLIGHT_MAX) {
+            let is_too_far = !front.is_back && queue.sent.len() >= IN_FLIGHT_MAX;
+            if is_idempotent && (is_elsewhere || is_too_far) {
                 continue;
             }
             let size = front.size();
@@ -243,6 +250,9 @@ impl Accumulator {
             queue.in_flight += 1;
             queue.leader = Some(leader);
             if is_idempotent {
+                if batch.sequence.is_none() {
+                    queue.sent.push_back((batch.number, false));
+                }
                 batch.stamp(&mut queue.sequences);
             }
             drained.by_leader.entry(leader).or_default().push(batch);
@@ -301,17 +311,21 @@ impl Accumulator {
         let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
         if let Some(sequence) = batch.sequence {
             queue.sequences.acknowledge(sequence, batch.record_count);
+            queue.has_answer(batch.number);
         }
     }
 
-    /// The broker misses what comes before a batch that has landed. Where that is no other batch, it is a gap.
-    pub(crate) fn out_of_order(&mut self, batch: &ProducerBatch) {
-        let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
-        if let Some(sequence) = batch.sequence
-            && !queue.has_before(batch)
-        {
-            queue.sequences.out_of_order(sequence, queue.in_flight == 0);
+    /// The broker misses what comes before a batch that has landed. Where that is no other batch, it is a gap. Whether the
+    /// batch may be sent again.
+    pub(crate) fn out_of_order(&mut self, batch: &ProducerBatch) -> bool {
+        let Some(queue) = self.queues.get_mut(&batch.partition) else { return false };
+        let Some(sequence) = batch.sequence else { return false };
+        if queue.has_before(batch) {
+            return true;
         }
+        let is_alone = queue.in_flight == 0;
+        let may_be_in_the_log = batch.may_be_in_the_log;
+        queue.sequences.out_of_order(&OutOfOrder { sequence, is_alone, may_be_in_the_log })
     }
 
     /// Nobody sends the batch again, and whether the broker has it is not known.
@@ -319,6 +333,7 @@ impl Accumulator {
         let Some(queue) = self.queues.get_mut(&batch.partition) else { return };
         if batch.sequence.is_some() {
             queue.sequences.doubt();
+            queue.has_answer(batch.number);
         }
     }
 
@@ -353,6 +368,17 @@ impl Queue {
     fn restart(&mut self, identity: Identity) {
         self.sequences = Sequences::new(identity);
         self.batches.iter_mut().for_each(|batch| batch.sequence = None);
+        self.sent.clear();
+    }
+
+    /// Of a batch with a sequence it is known what became of it, or it is given up.
+    fn has_answer(&mut self, number: u64) {
+        if let Some(sent) = self.sent.iter_mut().find(|(sent, _)| *sent == number) {
+            sent.1 = true;
+        }
+        while self.sent.front().is_some_and(|(_, is_answered)| *is_answered) {
+            self.sent.pop_front();
+        }
     }
 }
 
@@ -437,3 +463,7 @@ fn restamp(bytes: &Bytes, identity: Identity, sequence: i32) -> Bytes {
 #[cfg(test)]
 #[path = "accumulator_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "accumulator_failover_tests.rs"]
+mod failover_tests;

@@ -268,7 +268,7 @@ fn settle(
 ) {
     let now = clock::now();
     let mut state = shared.state.lock();
-    for batch in batches {
+    for mut batch in batches {
         state.accumulator.landed(&batch.partition);
         let error = match result(&batch) {
             Ok(placed) => {
@@ -281,15 +281,14 @@ fn settle(
         if error.is_stale_metadata() {
             state.wants_metadata = true;
         }
-        // The broker does not have it. In its turn, or in a new epoch, it will fit.
+        batch.may_be_in_the_log |= leaves_it_open(error.code());
+        // The broker did not take it. In its turn, or in a new epoch, it will fit.
         let is_out_of_order = shared.config.idempotence
             && matches!(
                 error.code(),
                 ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId
-            );
-        if is_out_of_order {
-            state.accumulator.out_of_order(&batch);
-        }
+            )
+            && state.accumulator.out_of_order(&batch);
         let may_retry = (error.is_retriable() || is_out_of_order)
             && batch.attempts < shared.config.retries
             && now < batch.created + shared.config.delivery_timeout;
@@ -304,6 +303,18 @@ fn settle(
     drop(state);
     shared.ended.send_modify(|count| *count += 1);
     shared.wake.notify_one();
+}
+
+/// Whether an error does not tell whether the batch is in the log. NOT_LEADER_OR_FOLLOWER may come after an append, too, but
+/// then the next leader has it in its memory, or not at all.
+fn leaves_it_open(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NetworkException
+            | ErrorCode::RequestTimedOut
+            | ErrorCode::NotEnoughReplicasAfterAppend
+            | ErrorCode::KafkaStorageError
+    )
 }
 
 /// Puts batches back that no connection took, until their time is over: a leader that is away uses up no attempts, as with

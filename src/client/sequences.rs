@@ -26,6 +26,15 @@ enum Doubt {
     Gap,
 }
 
+/// A batch that the broker refused for its sequence.
+pub(crate) struct OutOfOrder {
+    pub(crate) sequence: i32,
+    /// Whether no other one is under way.
+    pub(crate) is_alone: bool,
+    /// Whether an earlier attempt had no answer.
+    pub(crate) may_be_in_the_log: bool,
+}
+
 /// What has to happen before a batch may go.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -59,11 +68,17 @@ impl Sequences {
         }
     }
 
-    /// The broker misses what comes before a batch, and no earlier batch waits to be sent again.
-    pub(crate) fn out_of_order(&mut self, sequence: i32, is_alone: bool) {
-        if is_alone || self.doubt == Doubt::GivenUp || sequence == self.expected {
+    /// The broker misses what comes before a batch, and no earlier batch waits to be sent again. Whether the batch may be
+    /// sent again: one that may be in the log, so that the broker has forgotten it, would be there twice.
+    pub(crate) fn out_of_order(&mut self, refused: &OutOfOrder) -> bool {
+        let is_first = refused.is_alone || refused.sequence == self.expected;
+        if is_first && self.doubt == Doubt::None && refused.may_be_in_the_log {
+            return false;
+        }
+        if is_first || self.doubt == Doubt::GivenUp {
             self.doubt = Doubt::Gap;
         }
+        true
     }
 
     /// A batch that was sent is given up.
@@ -113,7 +128,7 @@ fn after(identity: Identity) -> Option<Identity> {
 mod tests {
     use common::ids::{ProducerEpoch, ProducerId};
 
-    use super::{Next, Sequences};
+    use super::{Next, OutOfOrder, Sequences};
     use crate::accumulator::Identity;
 
     #[test]
@@ -121,7 +136,8 @@ mod tests {
         let last = Identity { id: ProducerId(7), epoch: ProducerEpoch(i16::MAX) };
         let mut sequences = Sequences::new(last);
         sequences.take(1);
-        sequences.out_of_order(0, true);
+        let refused = OutOfOrder { sequence: 0, is_alone: true, may_be_in_the_log: false };
+        assert!(sequences.out_of_order(&refused));
         assert_eq!(sequences.next_identity(last, Some(0), 0), Next::Restart(None));
         let other = Identity { id: ProducerId(8), epoch: ProducerEpoch(0) };
         assert_eq!(sequences.next_identity(other, Some(0), 0), Next::Restart(Some(other)));
