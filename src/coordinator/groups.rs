@@ -11,7 +11,7 @@ use common::{
     error_code::ErrorCode,
 };
 use group_coordinator::{
-    action::{Action, AppendKind, Note, Rebalance, RebalanceOutcome, Reply},
+    action::{Action, AppendKind, Note, Rebalance, RebalanceOutcome, RemovalCause, Reply},
     config::GroupConfig,
     coordinator::GroupCoordinator,
     event::{AppendFailure as Failure, AppendId, Event, Now},
@@ -44,6 +44,8 @@ pub struct Groups {
 #[derive(Clone, Debug)]
 pub struct GroupMeters {
     offset_commits: Arc<Meter>,
+    offset_expirations: Arc<Meter>,
+    offset_deletions: Arc<Meter>,
     completed_rebalances: Arc<Meter>,
 }
 
@@ -55,7 +57,21 @@ impl GroupMeters {
         };
         GroupMeters {
             offset_commits: meter("offset-commit-count"),
+            offset_expirations: meter("offset-expiration-count"),
+            offset_deletions: meter("offset-deletion-count"),
             completed_rebalances: meter("group-completed-rebalance-count"),
+        }
+    }
+}
+
+impl GroupMeters {
+    fn count(&self, note: &Note) {
+        let Note::OffsetsRemoved { cause, offsets, .. } = note else { return };
+        match cause {
+            RemovalCause::Expired => self.offset_expirations.mark(*offsets as u64),
+            RemovalCause::Deleted => self.offset_deletions.mark(*offsets as u64),
+            // Kafka counts neither.
+            RemovalCause::GroupDeleted | RemovalCause::TopicDeleted => {}
         }
     }
 }
@@ -111,7 +127,10 @@ impl Groups {
                         }
                         log_rebalance(&rebalance);
                     }
-                    Action::Note(note) => log_note(&note),
+                    Action::Note(note) => {
+                        self.meters.count(&note);
+                        log_note(&note);
+                    }
                 }
             }
         }
@@ -259,8 +278,8 @@ fn log_note(note: &Note) {
         Note::TombstonesNotStored { group, error } => {
             warn!(target: LOGGER, group = &**group, %error, "tombstones were not stored; what they should remove stays");
         }
-        Note::OffsetsRemoved { group, offsets } => {
-            debug!(target: LOGGER, group = &**group, offsets, "offsets are removed");
+        Note::OffsetsRemoved { cause, group, offsets } => {
+            debug!(target: LOGGER, group = &**group, offsets, ?cause, "offsets are removed");
         }
         Note::GroupRemoved { group, generation } => {
             info!(target: LOGGER, group = &**group, generation, "the group is removed");

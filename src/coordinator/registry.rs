@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{clock, ids::LeaderEpoch};
+use common::{clock, counters::Histogram, ids::LeaderEpoch};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct Coordinators<C: Coordinator> {
     slots: RwLock<HashMap<i32, Slot<C>>>,
     loads: Arc<Semaphore>,
     buffer_bytes: usize,
+    /// How many milliseconds each load took.
+    load_times: Arc<Histogram>,
     effects: mpsc::UnboundedSender<(i32, C::Effect)>,
     is_stopping: AtomicBool,
     stop: CancellationToken,
@@ -65,9 +67,11 @@ pub enum NotHere {
 }
 
 impl<C: Coordinator> Coordinators<C> {
-    /// None yet: `elect` makes them. Loads read `buffer_bytes` at a time.
+    /// None yet: `elect` makes them. Loads read `buffer_bytes` at a time, and tell `load_times` how many milliseconds they
+    /// took: Kafka's `partition-load-time`.
     pub fn new(
         buffer_bytes: usize,
+        load_times: Arc<Histogram>,
         effects: mpsc::UnboundedSender<(i32, C::Effect)>,
         stop: CancellationToken,
     ) -> Coordinators<C> {
@@ -75,6 +79,7 @@ impl<C: Coordinator> Coordinators<C> {
             slots: RwLock::new(HashMap::new()),
             loads: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
             buffer_bytes,
+            load_times,
             effects,
             is_stopping: AtomicBool::new(false),
             stop,
@@ -170,6 +175,7 @@ impl<C: Coordinator> Coordinators<C> {
             match loaded {
                 Ok((shard, records)) => {
                     let milliseconds = began.elapsed().as_millis();
+                    self.load_times.update(u64::try_from(milliseconds).unwrap_or(u64::MAX));
                     info!(partition = %name, epoch = epoch.0, records, milliseconds, "loaded the coordinator's log");
                     self.activate(name.partition, epoch, shard);
                     return;

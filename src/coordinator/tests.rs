@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use common::{
     clock,
-    counters::Registry,
+    counters::{Histogram, MetricName, Registry},
     error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerEpoch, ProducerId},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
@@ -204,6 +204,32 @@ async fn what_was_committed_is_there_after_a_load() {
 }
 
 #[tokio::test]
+async fn offsets_that_expire_and_those_that_are_deleted_are_counted() {
+    let broker = Broker::new();
+    let partition = broker.lead(0, &[1]);
+    let registry = Registry::default();
+    let made = Groups::new(GroupConfig::default(), code, GroupMeters::of_broker(&registry));
+    let (shard, _) = load_made(&partition, made, 100);
+    let counts = || {
+        ["offset-commit-count", "offset-expiration-count", "offset-deletion-count"].map(|name| {
+            let kind = "group-coordinator-metrics";
+            registry.meter(MetricName::new("kafka.server", kind, name)).count()
+        })
+    };
+    shard.request(commit(5)).await.expect("an answer");
+    let deleted = shard.request(|reply| Event::DeleteOffsets {
+        group: "g".to_owned(),
+        partitions: vec![TopicPartition::new("t", 0)],
+        reply: ReplyTo(reply),
+    });
+    deleted.await.expect("an answer");
+    assert_eq!(counts(), [1, 0, 1]);
+    shard.request(commit(6)).await.expect("an answer");
+    shard.act(|groups, time, steps| groups.expire_offsets(Duration::ZERO, time, steps));
+    assert_eq!((counts(), committed(&shard)), ([2, 1, 1], -1));
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_passed_over() {
     let broker = Broker::new();
     let partition = broker.lead(0, &[1]);
@@ -263,7 +289,9 @@ async fn a_coordinator_answers_from_its_election_to_its_resignation() {
     let broker = Broker::new();
     let partition = broker.lead(3, &[1]);
     let (effects, _) = mpsc::unbounded_channel();
-    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let load_times = Arc::new(Histogram::default());
+    let coordinators =
+        Arc::new(Coordinators::new(100, load_times.clone(), effects, CancellationToken::new()));
     let state = || coordinators.get(0).map(|_| ());
     assert_eq!(state(), Err(NotHere::NotCoordinator));
     coordinators.elect(log(&partition), Box::new(groups));
@@ -271,6 +299,7 @@ async fn a_coordinator_answers_from_its_election_to_its_resignation() {
         tokio::task::yield_now().await;
     }
     let shard = coordinators.get(0).expect("loaded");
+    assert_eq!(load_times.count(), 1);
     coordinators.elect(log(&partition), Box::new(groups));
     let same = coordinators.get(0).expect("still there");
     assert!(Arc::ptr_eq(&shard, &same), "the same epoch changes nothing");
@@ -287,7 +316,8 @@ async fn a_coordinator_that_loads_says_so_and_then_answers() {
     let (shard, _) = load(&partition);
     shard.request(commit(7)).await.expect("an answer");
     let (effects, _) = mpsc::unbounded_channel();
-    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let coordinators =
+        Arc::new(Coordinators::new(100, Arc::default(), effects, CancellationToken::new()));
     let (go_on, held) = std::sync::mpsc::channel();
     let held = std::sync::Mutex::new(held);
     let make = move || {
@@ -337,7 +367,8 @@ async fn a_coordinator_is_in_office_before_it_has_anything_done() {
     let record = LogRecord { key: decided.encoded_key(), value: decided.encoded_value() };
     log(&partition).append(&[record], None).expect("a record that fits");
     let (effects, mut wanted) = mpsc::unbounded_channel();
-    let coordinators = Arc::new(Coordinators::new(100, effects, CancellationToken::new()));
+    let coordinators =
+        Arc::new(Coordinators::new(100, Arc::default(), effects, CancellationToken::new()));
     let config = TransactionConfig {
         timeout_max: Duration::from_secs(900),
         id_expiration: Duration::from_secs(3600),

@@ -52,6 +52,19 @@ pub enum AppendKind {
     Tombstones,
 }
 
+/// Why offsets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalCause {
+    /// They were too old.
+    Expired,
+    /// OffsetDelete named them.
+    Deleted,
+    /// Their group was deleted.
+    GroupDeleted,
+    /// Their topic, or partition, was deleted.
+    TopicDeleted,
+}
+
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -420,8 +433,10 @@ pub enum Note {
         /// Why.
         error: ErrorCode,
     },
-    /// Offsets are gone: expired, deleted, or with their topic.
+    /// Offsets are gone.
     OffsetsRemoved {
+        /// Why.
+        cause: RemovalCause,
         /// The group.
         group: Arc<str>,
         /// How many.

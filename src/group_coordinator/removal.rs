@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use common::{error_code::ErrorCode, ids::Timestamp, topic::TopicPartition};
 
 use crate::{
-    action::{AppendKind, DeleteOffsetsReply, GroupState, Note, Reply},
+    action::{AppendKind, DeleteOffsetsReply, GroupState, Note, RemovalCause, Reply},
     commit::commit_error,
     config::TOMBSTONE_BATCH_BYTES_MAX,
     event::{AppendId, ReplyTo},
@@ -32,6 +32,7 @@ pub(crate) struct Removal {
     batches_left: usize,
     error: ErrorCode,
     offsets: usize,
+    cause: RemovalCause,
     /// The group is `Dead`, and gone once this is over.
     ends_group: bool,
     answer: Option<(ReplyTo, Answer)>,
@@ -110,7 +111,8 @@ impl Group {
             GroupState::Empty => {
                 let partitions = self.offsets.partitions().collect();
                 let answer = Some((reply, Answer::DeleteGroup));
-                return self.remove_offsets(partitions, answer, removals, turn);
+                let cause = RemovalCause::GroupDeleted;
+                return self.remove_offsets(partitions, cause, answer, removals, turn);
             }
             GroupState::Dead => ErrorCode::GroupIdNotFound,
             _ => ErrorCode::NonEmptyGroup,
@@ -153,7 +155,7 @@ impl Group {
         let free: Vec<TopicPartition> = free.map(|(partition, _)| partition).collect();
         self.forget_transactional(&free);
         let answer = Some((reply, Answer::DeleteOffsets(codes)));
-        self.remove_offsets(free, answer, removals, turn)
+        self.remove_offsets(free, RemovalCause::Deleted, answer, removals, turn)
     }
 
     /// Whether a topic is subscribed, or may be.
@@ -173,7 +175,7 @@ impl Group {
         self.forget_transactional(partitions);
         let ours = partitions.iter().filter(|partition| self.offsets.contains(partition));
         let ours = ours.cloned().collect();
-        self.remove_offsets(ours, None, removals, turn)
+        self.remove_offsets(ours, RemovalCause::TopicDeleted, None, removals, turn)
     }
 
     /// Transactions under way do not bring back what is deleted.
@@ -194,7 +196,7 @@ impl Group {
             return Fate::Stays;
         }
         let expired = self.expired_offsets(retention, turn.now.timestamp);
-        self.remove_offsets(expired, None, removals, turn)
+        self.remove_offsets(expired, RemovalCause::Expired, None, removals, turn)
     }
 
     fn expired_offsets(&self, retention: Duration, now: Timestamp) -> Vec<TopicPartition> {
@@ -242,6 +244,7 @@ impl Group {
     fn remove_offsets(
         &mut self,
         mut partitions: Vec<TopicPartition>,
+        cause: RemovalCause,
         answer: Option<(ReplyTo, Answer)>,
         removals: &mut Removals,
         turn: &mut Turn,
@@ -251,7 +254,7 @@ impl Group {
         partitions.dedup();
         let keeps_offsets =
             !self.transactions.is_empty() || self.offsets.count() > partitions.len();
-        let is_deleted = matches!(answer, Some((_, Answer::DeleteGroup)));
+        let is_deleted = cause == RemovalCause::GroupDeleted;
         let goes = self.state() == GroupState::Empty
             && (is_deleted || !keeps_offsets && self.pending_members.is_empty());
         if goes {
@@ -269,6 +272,7 @@ impl Group {
             batches_left: batches.len(),
             error: ErrorCode::None,
             offsets: partitions.len(),
+            cause,
             ends_group: goes,
             answer,
         };
@@ -331,7 +335,7 @@ impl Group {
     /// All batches of a removal are committed, or not all of them are.
     pub(crate) fn on_removal_ended(&mut self, removal: Removal, turn: &mut Turn) -> Fate {
         let group: Arc<str> = self.id.clone();
-        let Removal { error, offsets, .. } = removal;
+        let Removal { error, offsets, cause, .. } = removal;
         if error != ErrorCode::None {
             turn.note(Note::TombstonesNotStored { group, error });
             if removal.ends_group {
@@ -340,7 +344,7 @@ impl Group {
             return Fate::Stays;
         }
         if offsets > 0 {
-            turn.note(Note::OffsetsRemoved { group, offsets });
+            turn.note(Note::OffsetsRemoved { cause, group, offsets });
         }
         if removal.ends_group { self.end(turn) } else { Fate::Stays }
     }

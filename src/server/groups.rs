@@ -76,9 +76,12 @@ impl BrokerGroups {
         stop: CancellationToken,
     ) -> BrokerGroups {
         let buffer_bytes = usize::try_from(config.offsets_load_buffer_size).unwrap_or(1);
+        let kind = "group-coordinator-metrics";
+        let load_times =
+            registry.histogram(MetricName::new("kafka.server", kind, "partition-load-time"));
         // Groups have no effects: nobody listens.
         let (effects, _) = tokio::sync::mpsc::unbounded_channel();
-        let coordinators = Arc::new(Coordinators::new(buffer_bytes, effects, stop));
+        let coordinators = Arc::new(Coordinators::new(buffer_bytes, load_times, effects, stop));
         BrokerGroups {
             coordinators,
             metadata,

@@ -308,8 +308,14 @@ async fn start(
 
     let groups =
         Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
-    let (transactions, effects) =
-        BrokerTransactions::new(id, config.clone(), metadata.clone(), peers.clone(), stop.clone());
+    let (transactions, effects) = BrokerTransactions::new(
+        id,
+        config.clone(),
+        metadata.clone(),
+        peers.clone(),
+        registry,
+        stop.clone(),
+    );
     let transactions = Arc::new(transactions);
     let (metadata_told, metadata_known) = tokio::sync::watch::channel(false);
     let requests = ReplicaRequests {

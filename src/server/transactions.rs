@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     config::broker::BrokerConfig,
+    counters::{MetricName, Registry},
     error_code::ErrorCode,
     ids::{BrokerId, ProducerEpoch, ProducerId},
     topic::{TRANSACTION_STATE_TOPIC, TopicPartition},
@@ -61,12 +62,17 @@ impl BrokerTransactions {
         config: Arc<BrokerConfig>,
         metadata: Arc<MetadataCache>,
         peers: Arc<Peers>,
+        registry: &Registry,
         stop: CancellationToken,
     ) -> (BrokerTransactions, Effects) {
         let buffer_bytes =
             usize::try_from(config.transaction_state_log_load_buffer_size).unwrap_or(1);
+        let kind = "transaction-coordinator-metrics";
+        let load_times =
+            registry.histogram(MetricName::new("kafka.server", kind, "partition-load-time"));
         let (sender, effects) = mpsc::unbounded_channel();
-        let coordinators = Arc::new(Coordinators::new(buffer_bytes, sender, stop.clone()));
+        let coordinators =
+            Arc::new(Coordinators::new(buffer_bytes, load_times, sender, stop.clone()));
         let request_timeout = milliseconds(config.request_timeout_ms);
         let markers = MarkerChannels::new(peers.clone(), request_timeout, stop);
         (BrokerTransactions { coordinators, metadata, config, local, peers, markers }, effects)

@@ -731,7 +731,7 @@ fn a_group_that_is_being_deleted_asks_to_come_back() {
             1s fetch t-0=-1
             1s describe Dead ''/''
             2s r3 delete NONE
-            2s note OffsetsRemoved group: g offsets: 1
+            2s note OffsetsRemoved cause: GroupDeleted group: g offsets: 1
             2s note GroupRemoved group: g generation: 0
             2s g is gone
             2s g is PreparingRebalance"#]],

@@ -507,7 +507,7 @@ fn a_group_whose_members_left_takes_simple_commits() {
             5s append 4: g t-0 gone; g gone
             5s g is Dead
             5s r6 delete-offsets NONE: NONE NONE
-            5s note OffsetsRemoved group: g offsets: 1
+            5s note OffsetsRemoved cause: Deleted group: g offsets: 1
             5s note GroupRemoved group: g generation: 2
             5s g is gone"#]],
     );

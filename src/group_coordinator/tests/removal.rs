@@ -41,7 +41,7 @@ fn a_group_is_deleted_when_it_is_empty() {
             7s append 4: g t-0 gone; g gone
             7s g is Dead
             7s r8 delete NONE
-            7s note OffsetsRemoved group: g offsets: 1
+            7s note OffsetsRemoved cause: GroupDeleted group: g offsets: 1
             7s note GroupRemoved group: g generation: 2
             7s g is gone
             7s r9 delete GROUP_ID_NOT_FOUND
@@ -75,7 +75,7 @@ fn a_group_stays_if_its_tombstones_are_not_stored() {
             1s append 3: g t-0 gone
             1s g is Dead
             2s r3 delete NONE
-            2s note OffsetsRemoved group: g offsets: 1
+            2s note OffsetsRemoved cause: GroupDeleted group: g offsets: 1
             2s note GroupRemoved group: g generation: 0
             2s g is gone
             2s fetch t-0=-1"#]],
@@ -104,7 +104,7 @@ fn a_commit_after_a_tombstone_survives_it() {
             0s append 3: g t-0=6
             1s r3 commit NONE
             1s r2 delete-offsets NONE: NONE
-            1s note OffsetsRemoved group: g offsets: 1
+            1s note OffsetsRemoved cause: Deleted group: g offsets: 1
             1s fetch t-0=6 t-1=5
             2s fetch t-0=6 t-1=5"#]],
     );
@@ -138,7 +138,7 @@ fn offsets_are_deleted_unless_their_topic_is_subscribed() {
             3s g is Stable
             3s append 3: g u-0 gone
             3s r4 delete-offsets NONE: GROUP_SUBSCRIBED_TO_TOPIC NONE NONE
-            3s note OffsetsRemoved group: g offsets: 1
+            3s note OffsetsRemoved cause: Deleted group: g offsets: 1
             3s fetch t-0=1 u-1=3
             3s r5 delete-offsets GROUP_ID_NOT_FOUND:
             3s r6 delete-offsets INVALID_GROUP_ID:
@@ -149,7 +149,7 @@ fn offsets_are_deleted_unless_their_topic_is_subscribed() {
             4s append 5: g t-0 gone; g u-1 gone; g gone
             4s g is Dead
             4s r8 delete-offsets NONE: NONE NONE
-            4s note OffsetsRemoved group: g offsets: 2
+            4s note OffsetsRemoved cause: Deleted group: g offsets: 2
             4s note GroupRemoved group: g generation: 2
             4s g is gone
             4s list"#]],
@@ -219,8 +219,8 @@ fn offsets_go_with_their_partitions() {
             1s note GroupRemoved group: i generation: 0
             1s h is Dead
             1s i is gone
-            1s note OffsetsRemoved group: g offsets: 1
-            1s note OffsetsRemoved group: h offsets: 1
+            1s note OffsetsRemoved cause: TopicDeleted group: g offsets: 1
+            1s note OffsetsRemoved cause: TopicDeleted group: h offsets: 1
             1s note GroupRemoved group: h generation: 0
             1s h is gone
             1s fetch t-1=2
@@ -248,11 +248,11 @@ fn offsets_of_a_simple_group_expire_by_their_commit() {
             10s append 2: g t-1=1
             10s r2 commit NONE
             100s append 3: g t-0 gone
-            100s note OffsetsRemoved group: g offsets: 1
+            100s note OffsetsRemoved cause: Expired group: g offsets: 1
             100s fetch t-1=1
             110s append 4: g t-1 gone
             110s g is Dead
-            110s note OffsetsRemoved group: g offsets: 1
+            110s note OffsetsRemoved cause: Expired group: g offsets: 1
             110s note GroupRemoved group: g generation: 0
             110s g is gone
             110s list"#]],
@@ -287,7 +287,7 @@ fn offsets_of_an_empty_group_expire_by_the_time_it_became_empty() {
             5s g is Empty
             105s append 4: g t-0 gone; g gone
             105s g is Dead
-            105s note OffsetsRemoved group: g offsets: 1
+            105s note OffsetsRemoved cause: Expired group: g offsets: 1
             105s note GroupRemoved group: g generation: 2
             105s g is gone
             106s list"#]],
@@ -317,7 +317,7 @@ fn offsets_of_a_living_group_expire_unless_subscribed() {
             3s rebalance g 1 Stable (Joined 'a-1' -): joining 3s, last a-1; assigning 0s by a-1; 1 members
             3s g is Stable
             100s append 3: g u-0 gone
-            100s note OffsetsRemoved group: g offsets: 1
+            100s note OffsetsRemoved cause: Expired group: g offsets: 1
             100s fetch t-0=1"#]],
     );
 }
@@ -340,7 +340,7 @@ fn an_explicit_time_of_expiry_counts() {
             0s append 2: g t-1=1
             0s r2 commit NONE
             50s append 3: g t-0 gone
-            50s note OffsetsRemoved group: g offsets: 1
+            50s note OffsetsRemoved cause: Expired group: g offsets: 1
             50s fetch t-1=1"#]],
     );
 }
@@ -436,7 +436,7 @@ fn tombstones_that_fail_are_written_again() {
             101s fetch t-0=1
             102s append 3: g t-0 gone
             102s g is Dead
-            102s note OffsetsRemoved group: g offsets: 1
+            102s note OffsetsRemoved cause: Expired group: g offsets: 1
             102s note GroupRemoved group: g generation: 0
             102s g is gone
             102s list"#]],
@@ -470,11 +470,11 @@ fn a_loaded_group_knows_its_topics() {
             3s g is Stable
             4s append 4: g u-0 gone
             4s r4 delete-offsets NONE: GROUP_SUBSCRIBED_TO_TOPIC NONE
-            4s note OffsetsRemoved group: g offsets: 1
+            4s note OffsetsRemoved cause: Deleted group: g offsets: 1
             4s r5 heartbeat NONE
             13s r6 heartbeat NONE
             20s append 5: g v-0 gone
-            20s note OffsetsRemoved group: g offsets: 1
+            20s note OffsetsRemoved cause: Expired group: g offsets: 1
             20s fetch t-0=1"#]],
     );
 }
@@ -564,7 +564,7 @@ fn a_group_is_deleted_while_some_of_its_offsets_are() {
             0s append 3: g t-0 gone; g t-1 gone; g t-2 gone
             0s g is Dead
             1s r2 delete-offsets NONE: NONE
-            1s note OffsetsRemoved group: g offsets: 1
+            1s note OffsetsRemoved cause: Deleted group: g offsets: 1
             1s describe Dead ''/''
             2s r3 delete COORDINATOR_NOT_AVAILABLE
             2s note TombstonesNotStored group: g error: CoordinatorNotAvailable
@@ -575,7 +575,7 @@ fn a_group_is_deleted_while_some_of_its_offsets_are() {
             3s append 5: g t-1 gone; g t-2 gone
             3s g is Dead
             4s r5 delete NONE
-            4s note OffsetsRemoved group: g offsets: 2
+            4s note OffsetsRemoved cause: GroupDeleted group: g offsets: 2
             4s note GroupRemoved group: g generation: 0
             4s g is gone
             5s r4 delete-offsets NONE: NONE
