@@ -5,14 +5,19 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
+    clock,
     error_code::ErrorCode,
     ids::{ProducerEpoch, ProducerId},
-    topic::TopicPartition,
+    topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use group_coordinator::{
     action::Reply as GroupReply,
     config::GroupConfig,
     event::{Event as GroupEvent, GroupMember, JoinRequest, ReplyTo as GroupReplyTo, SyncRequest},
+};
+use record::{
+    control,
+    validate::{self, Origin, Rules},
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +28,7 @@ use transaction_coordinator::{
     state::TransactionState,
 };
 
-use super::{Broker, code, commit, committed, load_groups, log};
+use super::{Broker, code, commit, commit_in, committed, load_groups, log};
 use crate::{
     groups::Groups,
     shard::Shard,
@@ -391,5 +396,73 @@ async fn an_offset_is_kept_when_the_coordinator_is_killed_at_its_commit() {
         let shard = lead(&broker, 3, &[1], &stop);
         assert_eq!(committed(&shard), 7);
         stop.cancel();
+    }
+}
+
+/// Writes the marker of the producer's transaction into the groups' log, as the transaction coordinator has it done.
+fn mark(broker: &Broker, result: control::TransactionResult) {
+    let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
+    let now = clock::wall_clock();
+    let content = control::EndTransactionMarker { result, coordinator_epoch: 0 };
+    let rules = Rules { origin: Origin::Coordinator, ..partition.settings().rules(now) };
+    let batch = control::marker_batch(PRODUCER, EPOCH, now, content);
+    let checked = validate::check(batch, &rules).expect("a marker that fits");
+    partition.append_as_coordinator(checked, None, None).expect("a log that takes it");
+}
+
+/// Offsets of a transaction, committed by a producer that the transaction's coordinator vouches for.
+fn commit_in_transaction(
+    broker: &Broker,
+    shard: &Arc<Shard<Groups>>,
+    offset: i64,
+) -> oneshot::Receiver<GroupReply> {
+    let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
+    let started = partition.start_verification((PRODUCER, EPOCH), -1).expect("it is led");
+    if let Some(guard) = started {
+        partition.log().confirm_verification(PRODUCER, guard);
+    }
+    shard.request(commit_in(Some((PRODUCER, EPOCH)), offset))
+}
+
+fn is_unstable(shard: &Arc<Shard<Groups>>) -> bool {
+    let fetched = shard.read(|groups| {
+        let partitions = [TopicPartition::new("t", 0)];
+        groups.coordinator().fetch_offsets("g", Some(&partitions), true)
+    });
+    fetched[0].error == ErrorCode::UnstableOffsetCommit
+}
+
+#[tokio::test]
+async fn offsets_of_a_transaction_count_by_its_marker_when_the_coordinator_is_killed() {
+    use control::TransactionResult::{Abort, Commit};
+
+    let done = GroupReply::CommitOffsets(vec![ErrorCode::None]);
+    for result in [Commit, Abort] {
+        for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+            let (broker, stop) = (Broker::new(), CancellationToken::new());
+            let shard = lead(&broker, 0, &[1], &stop);
+            assert_eq!(answer(shard.request(commit(5))), done);
+            let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
+            let shard = lead(&broker, 1, isr, &stop);
+            let mut reply = commit_in_transaction(&broker, &shard, 6);
+            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            // Killed while the transaction is open: none of it is seen, and all of it is held.
+            let shard = lead(&broker, 2, &[1], &stop);
+            assert_eq!((committed(&shard), is_unstable(&shard)), (5, true));
+            assert_eq!(answer(commit_in_transaction(&broker, &shard, 7)), done);
+            // Killed with the marker in the log, before the coordinator was told.
+            mark(&broker, result);
+            assert_eq!((committed(&shard), is_unstable(&shard)), (5, true));
+            let shard = lead(&broker, 3, &[1], &stop);
+            let expected = if result == Commit { 7 } else { 5 };
+            assert_eq!((committed(&shard), is_unstable(&shard)), (expected, false), "{result:?}");
+            // Told of it after all, it changes nothing; so does the marker once more, and another load.
+            let told = result == Commit;
+            shard.tell(GroupEvent::TransactionCompleted { producer_id: PRODUCER, committed: told });
+            mark(&broker, result);
+            let shard = lead(&broker, 4, &[1], &stop);
+            assert_eq!((committed(&shard), is_unstable(&shard)), (expected, false), "{result:?}");
+            stop.cancel();
+        }
     }
 }

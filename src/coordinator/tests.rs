@@ -164,6 +164,13 @@ fn load_made(
 }
 
 fn commit(offset: i64) -> impl FnOnce(u64) -> Event {
+    commit_in(None, offset)
+}
+
+fn commit_in(
+    transaction: Option<(ProducerId, ProducerEpoch)>,
+    offset: i64,
+) -> impl FnOnce(u64) -> Event {
     let request = CommitRequest {
         member: GroupMember {
             group: "g".to_owned(),
@@ -171,7 +178,7 @@ fn commit(offset: i64) -> impl FnOnce(u64) -> Event {
             member_id: String::new(),
             group_instance_id: None,
         },
-        transaction: None,
+        transaction,
         offsets: vec![OffsetToCommit {
             topic_partition: TopicPartition::new("t", 0),
             offset: Offset(offset),
