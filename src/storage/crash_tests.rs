@@ -208,11 +208,15 @@ fn a_sealed_segment_that_lost_its_end_is_the_logs_last_but_after_compaction() {
     let (cut_base, next_base, end) =
         (bases[1], bases[2], batches.last().unwrap().1.header.last_offset.plus(1));
     assert!(bases.len() > 3);
-    let open = |position: u64, config: LogConfig, cleaned_to| {
+    let crashed_at = |position: u64| {
         let crashed = Folder::new();
         copy(&folder.log_path(), &crashed.log_path());
         let path = crashed.log_path().join(format!("{:020}.log", cut_base.0));
         fs::File::options().write(true).open(path).unwrap().set_len(position).unwrap();
+        crashed
+    };
+    let open = |position: u64, config: LogConfig, cleaned_to| {
+        let crashed = crashed_at(position);
         let known = Known { cleaned_to, ..known(false, cut_base) };
         let log = crashed.open(config, known);
         (log.end_offset(), log.segment_count(), crashed)
@@ -228,6 +232,8 @@ fn a_sealed_segment_that_lost_its_end_is_the_logs_last_but_after_compaction() {
         let compacted = LogConfig { compact: true, ..config() };
         assert_eq!(open(found.position, compacted, None).0, end, "gaps are compaction's");
         assert_eq!(open(found.position, config(), Some(next_base)).0, end, "was compacted once");
+        let unknown = Known { recovery_point: None, ..known(false, cut_base) };
+        assert_eq!(crashed_at(found.position).open(config(), unknown).end_offset(), end);
         let not_so_far = Some(Offset(next_base.0 - 1));
         assert_eq!(open(found.position, config(), not_so_far).0, lost_from);
     }
