@@ -3,9 +3,10 @@
 //!
 //! The former leader lives, for the move was planned (controlled shutdown, preferred election, reassignment). Once the
 //! controller has told it of the new epoch it takes no more, and gives the new leader of that epoch all it has; so an
-//! answer in that epoch, or a later one of the same leader, that brings nothing is the end. Meanwhile nothing is produced to the new leader, and whoever
-//! fetches from it waits: else a follower that is ahead would be told to cut off what is about to come. A broker of Kafka
-//! gives nothing away once it leads no more; then, and where the former leader is silent, the move is as Kafka's.
+//! answer in that epoch, or a later one of the same leader, that brings nothing is the end. Meanwhile nothing is produced
+//! to the new leader, and whoever fetches from it waits: else a follower that is ahead would be told to cut off what is
+//! about to come. A broker of Kafka gives nothing away once it leads no more; then, and where the former leader is silent,
+//! the move is as Kafka's.
 
 use std::{
     collections::HashMap,

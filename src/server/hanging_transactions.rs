@@ -39,8 +39,8 @@ const EVERY: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(30);
 /// How often one that stays is told of.
 const TELL_EVERY: Duration = Duration::from_secs(600);
-/// Producers that are asked about in one round at most; the others have their turn in the next.
-const PRODUCERS_MAX: usize = 1000;
+/// Transactions that are asked about in one round at most; the others have their turn in the next.
+const ASKED_MAX: usize = 1000;
 
 /// Looks for transactions that hang, until told to stop.
 pub(crate) async fn watch(broker: Arc<Broker>, stop: CancellationToken) {
@@ -186,9 +186,9 @@ impl Watched {
         mut overdue: Vec<(TopicPartition, OpenTransaction)>,
         now: Instant,
     ) -> Vec<(TopicPartition, OpenTransaction)> {
-        if overdue.len() > PRODUCERS_MAX {
+        if overdue.len() > ASKED_MAX {
             overdue.sort_by_key(|(name, one)| self.watch(name, one).and_then(|watch| watch.asked));
-            overdue.truncate(PRODUCERS_MAX);
+            overdue.truncate(ASKED_MAX);
         }
         for (name, one) in &overdue {
             if let Some(watch) = self.watch(name, one) {

@@ -45,9 +45,13 @@ async fn lead(listener: TcpListener, server: SocketAddr, tls: TlsConnector) {
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((inner, peer)) => {
-                    connections.spawn(connection(inner, peer, server, tls.clone()));
-                }
+                // One look at a time, however many knock.
+                Ok((inner, peer)) => match spawn_blocking(move || is_of_this_process(peer)).await {
+                    Ok(Ok(true)) => {
+                        connections.spawn(connection(inner, server, tls.clone()));
+                    }
+                    _ => warn!(%peer, "a connection that is not the broker's own is not led to ZooKeeper"),
+                },
                 Err(error) => {
                     debug!(%error, "cannot take a connection of our own");
                     return;
@@ -58,12 +62,7 @@ async fn lead(listener: TcpListener, server: SocketAddr, tls: TlsConnector) {
     }
 }
 
-async fn connection(mut inner: TcpStream, peer: SocketAddr, server: SocketAddr, tls: TlsConnector) {
-    let is_ours = spawn_blocking(move || is_of_this_process(peer)).await;
-    if !matches!(is_ours, Ok(Ok(true))) {
-        warn!(%peer, "a connection that is not the broker's own is not led to ZooKeeper");
-        return;
-    }
+async fn connection(mut inner: TcpStream, server: SocketAddr, tls: TlsConnector) {
     let outer = async {
         inner.set_nodelay(true)?;
         let outer = TcpStream::connect(server).await?;
