@@ -14,6 +14,7 @@ use std::{
 
 use client::{
     admin::{Admin, NewTopic},
+    cluster::Cluster as Brokers,
     config::{ConnectionConfig, ProducerConfig},
     metadata::Partition,
     offsets::{CommittedOffset, Partitions},
@@ -24,6 +25,10 @@ use common::{
     ids::Timestamp,
     properties::{self, Properties},
     topic::TopicPartition,
+};
+use kafka_protocol::{
+    messages::{MetadataRequest, TopicName, metadata_request::MetadataRequestTopic},
+    protocol::StrBytes,
 };
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use security::java_options::JavaOptions;
@@ -198,6 +203,7 @@ impl Stage {
     /// Creates topics; partitions each.
     pub(super) fn create_topics(&self, topics: &[(&str, i32)]) {
         let cluster = self.cluster.as_ref().expect("a stage with a broker");
+        let names = topics.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         let topics: Vec<NewTopic> = topics
             .iter()
             .map(|(name, partitions)| NewTopic {
@@ -212,6 +218,12 @@ impl Stage {
             let admin = Admin::open(config).await.unwrap();
             for (name, result) in admin.create_topics(&topics).await.unwrap() {
                 result.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            // The controller has answered; each broker is told in its own time.
+            let running = cluster.addresses.iter().zip(&cluster.brokers);
+            for (address, _) in running.filter(|(_, broker)| broker.is_some()) {
+                let told = until_known(address, &names);
+                tokio::time::timeout(WAIT_LIMIT, told).await.expect("the brokers are told");
             }
         });
     }
@@ -400,6 +412,29 @@ impl Drop for Cluster {
         if let Some(zookeeper) = self.zookeeper.take() {
             zookeeper.stop();
         }
+    }
+}
+
+/// Asks one broker until all topics have leaders for it.
+async fn until_known(address: &str, names: &[&str]) {
+    let properties = Properties::from([("bootstrap.servers".to_owned(), address.to_owned())]);
+    let brokers = Brokers::open(ConnectionConfig::admin(&properties).unwrap()).await.unwrap();
+    let connection = brokers.connect(&brokers.bootstrap()[0]).await.unwrap();
+    let named = names.iter().map(|name| {
+        let name = TopicName(StrBytes::from_string((*name).to_owned()));
+        MetadataRequestTopic::default().with_name(Some(name))
+    });
+    let request = MetadataRequest::default()
+        .with_topics(Some(named.collect()))
+        .with_allow_auto_topic_creation(false);
+    loop {
+        let answer = connection.call_as(request.clone(), 4, WAIT_LIMIT).await.unwrap();
+        let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+        let are_known = answer.topics.iter().all(|topic| topic.error_code == 0);
+        if are_known && partitions.all(|partition| partition.error_code == 0) {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }
 
