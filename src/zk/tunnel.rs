@@ -19,6 +19,9 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tracing::{debug, warn};
 
+/// How often the table of sockets is read until one is found there.
+const LOOKS: usize = 5;
+
 /// Goes with its tasks when it is dropped.
 pub(crate) struct Tunnel {
     /// Where the library is to connect, in the order of the servers.
@@ -89,14 +92,9 @@ fn is_of_this_process(peer: SocketAddr) -> io::Result<bool> {
     let SocketAddr::V4(peer) = peer else { return Ok(false) };
     // As the kernel writes it: the address as it lies in memory, the port as a number.
     let address = format!("{:08X}:{:04X}", u32::from_ne_bytes(peer.ip().octets()), peer.port());
-    let table = fs::read_to_string("/proc/self/net/tcp")?;
-    let rows = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    let inode = |row: Vec<&str>| {
-        (row.get(1) == Some(&address.as_str())).then(|| row.get(9).map(|inode| (*inode).to_owned()))
-    };
-    let Some(Some(inode)) = rows.filter_map(inode).next() else {
-        return Err(ErrorKind::NotFound.into());
-    };
+    // The table is read in parts, and one that moves meanwhile is not in it.
+    let mut looks = (0..LOOKS).map(|_| inode_of(&address));
+    let inode = looks.find_map(Result::transpose).ok_or(ErrorKind::NotFound)??;
     let wanted = format!("socket:[{inode}]");
     for descriptor in fs::read_dir("/proc/self/fd")? {
         // One may be closed meanwhile.
@@ -106,6 +104,14 @@ fn is_of_this_process(peer: SocketAddr) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// The inode of the socket with that address; none where it is not seen.
+fn inode_of(address: &str) -> io::Result<Option<String>> {
+    let table = fs::read_to_string("/proc/self/net/tcp")?;
+    let rows = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let mut own = rows.filter(|row| row.get(1) == Some(&address));
+    Ok(own.find_map(|row| row.get(9).map(|inode| (*inode).to_owned())))
 }
 
 #[cfg(test)]
