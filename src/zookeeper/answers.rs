@@ -65,9 +65,9 @@ impl Core {
                 reply(count.map(|count| Body::Int(i32::try_from(count).unwrap_or(i32::MAX))))
             }
             Request::GetEphemerals { prefix } => {
-                // What Java's `trim` takes off.
-                let prefix = prefix.trim_matches(|character| character <= ' ');
-                let prefix = if prefix == "/" { "" } else { prefix };
+                // Java's `trim` decides whether all are asked for, and no more.
+                let trimmed = prefix.trim_matches(|character| character <= ' ');
+                let prefix = if matches!(trimmed, "" | "/") { "" } else { &*prefix };
                 let paths = self.tree.ephemerals().get(&link.session).into_iter().flatten();
                 let paths = paths.map(String::as_str).filter(|path| path.starts_with(prefix));
                 reply(Ok(Body::Texts(paths.collect())))

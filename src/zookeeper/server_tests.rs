@@ -69,7 +69,10 @@ fn ephemerals_go_with_their_session_and_not_with_the_connection() {
     assert!(watcher.exists("/e", false).unwrap().is_some());
     let (owner, _events) = Client::connect(&address, TIMEOUT, Some(&session)).unwrap();
     assert_eq!(owner.session(), &session);
-    assert_eq!(owner.get_ephemerals("/").unwrap(), ["/e"]);
+    for all in ["/", "", " /\u{1}"] {
+        assert_eq!(owner.get_ephemerals(all).unwrap(), ["/e"], "{all:?}");
+    }
+    assert!(owner.get_ephemerals("/e\u{1}").unwrap().is_empty(), "a prefix is taken as it is");
     owner.close().unwrap();
     assert!(watcher.exists("/e", false).unwrap().is_none());
     let expired = Client::connect(&address, TIMEOUT, Some(&session));
