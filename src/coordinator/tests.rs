@@ -92,6 +92,7 @@ impl Broker {
                 partition_epoch: PartitionEpoch(epoch),
                 replicas: brokers.clone(),
                 adding: Vec::new(),
+                removing: Vec::new(),
                 isr: brokers,
             },
             is_new: epoch == 0,

@@ -23,6 +23,8 @@ pub struct Leader {
     partition_epoch: PartitionEpoch,
     /// How many replicas there shall be: those that a reassignment adds do not count yet.
     replication_factor: u32,
+    /// Whether a reassignment goes on.
+    is_reassigning: bool,
     /// Every replica, the preferred one first.
     replicas: Box<[BrokerId]>,
     /// The replicas that acks=all waits for, as the controller has agreed to.
@@ -70,6 +72,8 @@ pub struct Leadership {
     pub replicas: Vec<BrokerId>,
     /// Those of them that a reassignment adds.
     pub adding: Vec<BrokerId>,
+    /// Those of them that a reassignment takes away.
+    pub removing: Vec<BrokerId>,
     /// The in-sync replicas; holds `local`.
     pub isr: Vec<BrokerId>,
 }
@@ -246,6 +250,7 @@ impl Leader {
             epoch_start: log_end,
             partition_epoch: leadership.partition_epoch,
             replication_factor: 0,
+            is_reassigning: false,
             replicas: Box::default(),
             isr: Box::default(),
             followers: Box::default(),
@@ -273,7 +278,7 @@ impl Leader {
     }
 
     fn take(&mut self, leadership: Leadership, now: Instant) {
-        let Leadership { replicas, adding, isr, partition_epoch, .. } = leadership;
+        let Leadership { replicas, adding, removing, isr, partition_epoch, .. } = leadership;
         let known = std::mem::take(&mut self.followers);
         let follower = |id: &BrokerId| {
             let known = known.iter().find(|follower| follower.id == *id);
@@ -283,6 +288,7 @@ impl Leader {
         self.followers = others.map(follower).collect();
         let count = replicas.iter().filter(|id| !adding.contains(id)).count();
         self.replication_factor = u32::try_from(count).unwrap_or(u32::MAX);
+        self.is_reassigning = !adding.is_empty() || !removing.is_empty();
         self.partition_epoch = partition_epoch;
         self.replicas = replicas.into();
         self.isr = isr.into();
@@ -318,6 +324,11 @@ impl Leader {
     /// Every replica, the preferred one first.
     pub fn replicas(&self) -> &[BrokerId] {
         &self.replicas
+    }
+
+    /// Whether a reassignment adds replicas or takes some away.
+    pub fn is_reassigning(&self) -> bool {
+        self.is_reassigning
     }
 
     /// The other replicas.

@@ -172,6 +172,7 @@ impl World {
             partition_epoch: PartitionEpoch(number(partition_epoch)),
             replicas: brokers(replicas),
             adding: Vec::new(),
+            removing: Vec::new(),
             isr: brokers(isr),
         };
         let (end, now) = (self.end, self.now);
@@ -649,4 +650,24 @@ fn an_answer_to_another_question_is_ignored() {
     assert_eq!(take(9, 30), Step::Append);
     follower.failed(Failure::Lasting, now, backoff);
     assert!(follower.has_failed());
+}
+
+#[test]
+fn a_reassignment_goes_on_while_replicas_are_added_or_taken_away() {
+    let now = clock::now();
+    let told = |adding: &[i32], removing: &[i32]| Leadership {
+        epoch: LeaderEpoch(0),
+        partition_epoch: PartitionEpoch(0),
+        replicas: brokers("1,2,3"),
+        adding: adding.iter().copied().map(BrokerId).collect(),
+        removing: removing.iter().copied().map(BrokerId).collect(),
+        isr: brokers("1,2"),
+    };
+    let mut leader = Leader::new(LOCAL, told(&[3], &[]), Offset(0), now);
+    assert!(leader.is_reassigning());
+    assert!(!leader.is_under_replicated(), "who is added does not count yet");
+    leader.update(told(&[], &[3]), now);
+    assert!(leader.is_reassigning());
+    leader.update(told(&[], &[]), now);
+    assert!(!leader.is_reassigning());
 }

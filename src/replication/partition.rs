@@ -91,6 +91,8 @@ pub struct Health {
     pub is_under_min_isr: bool,
     /// Just as many replicas are in sync as acks=all asks for.
     pub is_at_min_isr: bool,
+    /// A reassignment adds replicas or takes some away.
+    pub is_reassigning: bool,
 }
 
 /// Why a partition cannot be used now.
@@ -448,6 +450,7 @@ impl Partition {
                 is_under_replicated: leader.is_under_replicated(),
                 is_under_min_isr: leader.isr().len() < required,
                 is_at_min_isr: leader.isr().len() == required,
+                is_reassigning: leader.is_reassigning(),
             }
         })
         .unwrap_or_default()

@@ -54,6 +54,8 @@ pub struct Counts {
     pub under_min_isr: usize,
     /// Led ones with just as many.
     pub at_min_isr: usize,
+    /// Led ones of which a reassignment adds or takes away replicas.
+    pub reassigning: usize,
 }
 
 /// The partitions of one topic, by number.
@@ -120,6 +122,7 @@ impl ReplicaManager {
             counts.under_replicated += usize::from(health.is_under_replicated);
             counts.under_min_isr += usize::from(health.is_under_min_isr);
             counts.at_min_isr += usize::from(health.is_at_min_isr);
+            counts.reassigning += usize::from(health.is_reassigning);
         }
         counts
     }

@@ -178,6 +178,7 @@ impl Fixture {
                 partition_epoch: PartitionEpoch(epoch),
                 replicas: vec![LOCAL, FORMER],
                 adding: Vec::new(),
+                removing: Vec::new(),
                 isr: vec![LOCAL, FORMER],
             },
             is_new: false,

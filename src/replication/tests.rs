@@ -387,6 +387,7 @@ impl Cluster {
                     partition_epoch: PartitionEpoch(self.epoch * 1000),
                     replicas: vec![BrokerId(1), BrokerId(2), BrokerId(3)],
                     adding: Vec::new(),
+                    removing: Vec::new(),
                     isr: isr.iter().map(|id| BrokerId(*id)).collect(),
                 },
                 is_new: true,

@@ -33,6 +33,8 @@ pub(crate) struct BrokerMetrics {
     pub under_min_isr: Arc<Gauge>,
     /// Partitions led here with just as many in-sync replicas as acks=all asks for.
     pub at_min_isr: Arc<Gauge>,
+    /// Partitions led here of which a reassignment adds or takes away replicas.
+    pub reassigning: Arc<Gauge>,
     /// Transactions that are open here for longer than any should be, at the last look. A name of our own.
     pub hanging_transactions: Arc<Gauge>,
     /// Those that were aborted since no coordinator would. A name of our own.
@@ -68,6 +70,7 @@ impl BrokerMetrics {
             under_replicated: replicas("UnderReplicatedPartitions"),
             under_min_isr: replicas("UnderMinIsrPartitionCount"),
             at_min_isr: replicas("AtMinIsrPartitionCount"),
+            reassigning: replicas("ReassigningPartitions"),
             hanging_transactions: replicas("HangingTransactionCount"),
             hanging_transactions_aborted: registry.meter(MetricName::new(
                 "kafka.server",

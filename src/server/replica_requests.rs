@@ -123,6 +123,7 @@ impl ReplicaRequests {
                         partition_epoch: leadership.partition_epoch,
                         replicas: partition.assignment.replicas,
                         adding: partition.assignment.adding,
+                        removing: partition.assignment.removing,
                         isr: leadership.isr,
                     },
                     is_new: partition.is_new,

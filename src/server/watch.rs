@@ -99,6 +99,7 @@ fn count(broker: &Broker) {
         broker.metrics.under_replicated.set(gauge(counts.under_replicated));
         broker.metrics.under_min_isr.set(gauge(counts.under_min_isr));
         broker.metrics.at_min_isr.set(gauge(counts.at_min_isr));
+        broker.metrics.reassigning.set(gauge(counts.reassigning));
     }
     let offline = broker.logs.directories().filter(|directory| directory.is_offline());
     broker.metrics.offline_log_directories.set(gauge(offline.count()));

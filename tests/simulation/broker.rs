@@ -351,6 +351,7 @@ impl World {
                             partition_epoch: leadership.partition_epoch,
                             replicas: told.assignment.replicas,
                             adding: told.assignment.adding,
+                            removing: told.assignment.removing,
                             isr: leadership.isr,
                         },
                     };
