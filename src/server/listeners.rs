@@ -18,26 +18,28 @@ use tracing::{info, warn};
 /// Requests of one connection that may wait for their answers at once.
 const REQUESTS_IN_FLIGHT_MAX: usize = 100;
 
-/// A listener that this version cannot serve.
+/// Listeners that this version cannot serve, all of them.
 #[derive(Debug, thiserror::Error)]
-#[error("listener {listener} uses {protocol}, which is not served yet; use PLAINTEXT")]
-pub struct UnservedProtocol {
-    listener: String,
-    protocol: &'static str,
+#[error("{}: not served yet, use PLAINTEXT", .0.join(", "))]
+pub struct UnservedProtocols(Vec<String>);
+
+/// Refuses the listeners that cannot be served, before anything is bound or written.
+pub(crate) fn check_served(config: &BrokerConfig) -> Result<(), UnservedProtocols> {
+    let unserved: Vec<String> = (config.listeners.iter())
+        .map(|listener| (&listener.name, protocol_of(listener)))
+        .filter(|(_, protocol)| *protocol != SecurityProtocol::Plaintext)
+        .map(|(name, protocol)| format!("listener {name} uses {}", protocol.name()))
+        .collect();
+    if unserved.is_empty() { Ok(()) } else { Err(UnservedProtocols(unserved)) }
 }
 
 /// What the network binds.
-pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, UnservedProtocol> {
+pub(crate) fn to_bind(config: &BrokerConfig) -> Vec<ListenerConfig> {
     let one_alone = config.listeners.len() == 1;
     config
         .listeners
         .iter()
         .map(|listener| {
-            let protocol = protocol_of(listener);
-            if protocol != SecurityProtocol::Plaintext {
-                let listener = listener.name.clone();
-                return Err(UnservedProtocol { listener, protocol: protocol.name() });
-            }
             let limit = |name: &str| match config.listener_value(&listener.name, name) {
                 Some(Value::Int(limit)) => *limit,
                 _ => i32::MAX,
@@ -45,9 +47,9 @@ pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, Unse
             // What the brokers tell each other must get through, however many clients there are.
             let is_brokers = listener.name == config.inter_broker_listener_name
                 || Some(&listener.name) == config.control_plane_listener_name.as_ref();
-            Ok(ListenerConfig {
+            ListenerConfig {
                 name: listener.name.clone(),
-                security_protocol: protocol,
+                security_protocol: protocol_of(listener),
                 host: listener.host.clone().unwrap_or_default(),
                 port: listener.port,
                 tls: None,
@@ -56,7 +58,7 @@ pub(crate) fn to_bind(config: &BrokerConfig) -> Result<Vec<ListenerConfig>, Unse
                     creation_rate_max: limit("max.connection.creation.rate").unsigned_abs(),
                     protected: is_brokers && !one_alone,
                 },
-            })
+            }
         })
         .collect()
 }
@@ -199,5 +201,17 @@ mod tests {
         for host in ["192.0.2.1", "2001:db8::1", "0.0.0.0"] {
             assert!(!leads_to_loopback(host), "{host}");
         }
+    }
+
+    #[test]
+    fn listeners_that_cannot_be_served_are_all_named() {
+        let text = "zookeeper.connect=z:1\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,A:SSL,B:SASL_SSL\n\
+                    listeners=PLAINTEXT://:0,A://:1,B://:2";
+        let config = BrokerConfig::parse(&common::properties::parse(text.as_bytes())).unwrap();
+        let refused = check_served(&config).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "listener A uses SSL, listener B uses SASL_SSL: not served yet, use PLAINTEXT"
+        );
     }
 }

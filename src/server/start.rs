@@ -59,7 +59,7 @@ use crate::{
     handlers::{list_offsets::SEARCHES_MAX, preferred_replica::RACK_AWARE},
     hanging_transactions,
     leader_ways::PeerLeaders,
-    listeners::{self, UnservedProtocol},
+    listeners::{self, UnservedProtocols},
     metrics::BrokerMetrics,
     peers::Peers,
     producer_ids::ProducerIds,
@@ -108,7 +108,7 @@ pub enum StartError {
     Bind(#[from] BindError),
     /// A listener is of a kind that is not served.
     #[error(transparent)]
-    Protocol(#[from] UnservedProtocol),
+    Protocol(#[from] UnservedProtocols),
     /// Another broker tells clients one of our addresses.
     #[error(
         "requirement failed: Configured end points {endpoints} in advertised listeners are already registered by broker {broker}"
@@ -152,6 +152,7 @@ impl Running {
         config: Arc<BrokerConfig>,
         java: &security::java_options::JavaOptions,
     ) -> Result<Running, StartError> {
+        listeners::check_served(&config)?;
         let connect = &config.zookeeper_connect;
         info!(target: "kafka.server.KafkaServer", "Connecting to zookeeper on {connect}");
         let registry = Registry::default();
@@ -241,6 +242,7 @@ async fn start(
     zk: Arc<dyn ZkStore>,
     registry: &Registry,
 ) -> Result<Running, StartError> {
+    listeners::check_served(&config)?;
     let config = with_whole_paths(config);
     bootstrap::create_top_level_paths(&*zk).await?;
     let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;
@@ -252,8 +254,8 @@ async fn start(
     let logs = load_logs(&config, &*zk, &topic_configs, failed).await?;
     let sessions = Arc::new(Mutex::new(SessionFile::open(&config.log_dirs)));
 
-    let listeners = listeners::to_bind(&config)?;
-    let mut network = SocketServer::bind(listeners, listeners::network_config(&config)).await?;
+    let mut network =
+        SocketServer::bind(listeners::to_bind(&config), listeners::network_config(&config)).await?;
     network.count_in(registry);
     let bound_port = |name: &str| network.local_address(name).map(|address| address.port());
     let endpoints = listeners::endpoints(&config, &bound_port);
