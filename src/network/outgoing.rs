@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use common::error_code::ErrorCode;
 use kafka_protocol::{
     messages::{ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader},
@@ -99,8 +99,19 @@ struct Shared {
     closed: CancellationToken,
 }
 
+/// A request's body in its version, encoded already: what is this request's own, and what follows it.
+#[derive(Clone, Debug)]
+pub struct EncodedBody {
+    /// The beginning.
+    pub own: Bytes,
+    /// The rest, of which other requests hold the same bytes.
+    pub shared: Bytes,
+}
+
 struct Outgoing {
     frame: Bytes,
+    /// What follows the frame's own bytes, and is held by others too; empty as a rule.
+    shared: Bytes,
     /// None for a request that has no answer (acks=0).
     waiter: Option<Waiter>,
 }
@@ -173,17 +184,43 @@ impl Connection {
         R::Response::decode(&mut body, version).map_err(malformed)
     }
 
+    /// As `call`, for a body that is encoded already. What it shares with others is not copied.
+    pub async fn call_encoded<R: Request>(
+        &self,
+        body: &EncodedBody,
+        version: i16,
+        limit: Duration,
+    ) -> Result<R::Response, OutgoingError> {
+        let correlation_id = self.next_correlation_id();
+        let mut frame = self.header::<R>(version, correlation_id)?;
+        frame.extend_from_slice(&body.own);
+        let frame = finish(frame, body.shared.len())?;
+        let answer = self.queue::<R>(frame, body.shared.clone(), version, correlation_id).await?;
+        let mut body = answer.wait(limit).await?;
+        R::Response::decode(&mut body, version).map_err(malformed)
+    }
+
     /// Queues a request; the answer's body comes from the returned handle. Requests go out in the order of these calls.
     pub async fn start<R: Request>(
         &self,
         request: &R,
         version: i16,
     ) -> Result<PendingAnswer, OutgoingError> {
-        let correlation_id = self.shared.correlation.fetch_add(1, Ordering::Relaxed);
+        let correlation_id = self.next_correlation_id();
         let frame = self.encode(request, version, correlation_id)?;
+        self.queue::<R>(frame, Bytes::new(), version, correlation_id).await
+    }
+
+    async fn queue<R: Request>(
+        &self,
+        frame: Bytes,
+        shared: Bytes,
+        version: i16,
+        correlation_id: i32,
+    ) -> Result<PendingAnswer, OutgoingError> {
         let (reply, answer) = oneshot::channel();
         let waiter = Some(Waiter { correlation_id, reply });
-        let queued = self.queue.send(Outgoing { frame, waiter }).await;
+        let queued = self.queue.send(Outgoing { frame, shared, waiter }).await;
         queued.map_err(|_| OutgoingError::Disconnected)?;
         let header_version = R::Response::header_version(version);
         let closed = self.shared.closed.clone();
@@ -196,9 +233,8 @@ impl Connection {
         request: &R,
         version: i16,
     ) -> Result<(), OutgoingError> {
-        let correlation_id = self.shared.correlation.fetch_add(1, Ordering::Relaxed);
-        let frame = self.encode(request, version, correlation_id)?;
-        let queued = self.queue.send(Outgoing { frame, waiter: None }).await;
+        let frame = self.encode(request, version, self.next_correlation_id())?;
+        let queued = self.queue.send(Outgoing { frame, shared: Bytes::new(), waiter: None }).await;
         queued.map_err(|_| OutgoingError::Disconnected)
     }
 
@@ -229,29 +265,49 @@ impl Connection {
         Ok(versions.map(|api| (api.api_key, (api.min_version, api.max_version))).collect())
     }
 
+    fn next_correlation_id(&self) -> i32 {
+        self.shared.correlation.fetch_add(1, Ordering::Relaxed)
+    }
+
     fn encode<R: Request>(
         &self,
         request: &R,
         version: i16,
         correlation_id: i32,
     ) -> Result<Bytes, OutgoingError> {
+        let mut frame = self.header::<R>(version, correlation_id)?;
+        request.encode(&mut frame, version).map_err(unwritable)?;
+        finish(frame, 0)
+    }
+
+    /// Room for the frame's size, and the request's header.
+    fn header<R: Request>(
+        &self,
+        version: i16,
+        correlation_id: i32,
+    ) -> Result<BytesMut, OutgoingError> {
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
             .with_request_api_version(version)
             .with_correlation_id(correlation_id)
             .with_client_id(Some(self.shared.client_id.clone()));
-        let unwritable = |error: String| OutgoingError::Unwritable(error);
         let mut frame = BytesMut::new();
         frame.extend_from_slice(&[0; 4]);
-        header
-            .encode(&mut frame, R::header_version(version))
-            .map_err(|error| unwritable(error.to_string()))?;
-        request.encode(&mut frame, version).map_err(|error| unwritable(error.to_string()))?;
-        let size = u32::try_from(frame.len() - 4)
-            .map_err(|_| unwritable("The request is too large".to_owned()))?;
-        frame[..4].copy_from_slice(&size.to_be_bytes());
-        Ok(frame.freeze())
+        header.encode(&mut frame, R::header_version(version)).map_err(unwritable)?;
+        Ok(frame)
     }
+}
+
+/// Writes the size of a frame into its beginning; so many bytes are to follow it.
+fn finish(mut frame: BytesMut, more: usize) -> Result<Bytes, OutgoingError> {
+    let size = u32::try_from(frame.len() - 4 + more)
+        .map_err(|_| unwritable("The request is too large"))?;
+    frame[..4].copy_from_slice(&size.to_be_bytes());
+    Ok(frame.freeze())
+}
+
+fn unwritable(error: impl std::fmt::Display) -> OutgoingError {
+    OutgoingError::Unwritable(error.to_string())
 }
 
 fn malformed(error: impl std::fmt::Display) -> OutgoingError {
@@ -302,7 +358,8 @@ async fn write_requests(
         if let Some(waiter) = request.waiter {
             waiters.lock().push_back(waiter);
         }
-        let written = closed.run_until_cancelled(writer.write_all(&request.frame)).await;
+        let mut bytes = request.frame.chain(request.shared);
+        let written = closed.run_until_cancelled(writer.write_all_buf(&mut bytes)).await;
         if !matches!(written, Some(Ok(()))) {
             closed.cancel();
             break;

@@ -461,5 +461,6 @@ fn read_broker(broker: &UpdateMetadataBroker, version: i16) -> Broker {
     }
 }
 
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;

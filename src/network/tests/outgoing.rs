@@ -2,14 +2,15 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
+use bytes::BytesMut;
+use kafka_protocol::messages::{GroupId, HeartbeatRequest, HeartbeatResponse};
 use kafka_protocol::protocol::Encodable;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
-use crate::outgoing::{Connection, OutgoingConfig, OutgoingError, open_socket};
+use crate::outgoing::{Connection, EncodedBody, OutgoingConfig, OutgoingError, open_socket};
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(20);
@@ -76,6 +77,38 @@ async fn answers_go_to_their_requests() {
     };
     let (_stream, (first, second)) = tokio::join!(peer, asker);
     assert_eq!((first.unwrap().error_code, second.unwrap().error_code), (1, 2));
+}
+
+#[tokio::test]
+async fn a_body_that_is_encoded_already_is_the_same_on_the_wire() {
+    let (listener, address) = listener().await;
+    let heartbeat = HeartbeatRequest::default().with_group_id(GroupId("group".to_owned().into()));
+    let mut whole = BytesMut::new();
+    heartbeat.encode(&mut whole, 3).unwrap();
+    let whole = whole.freeze();
+    let parts = EncodedBody { own: whole.slice(..3), shared: whole.slice(3..) };
+    let peer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut frames = Vec::new();
+        for code in [1, 2] {
+            let size = stream.read_i32().await.unwrap();
+            let mut frame = vec![0; usize::try_from(size).unwrap()];
+            stream.read_exact(&mut frame).await.unwrap();
+            let correlation_id = i32::from_be_bytes(frame[4..8].try_into().unwrap());
+            answer(&mut stream, correlation_id, code).await;
+            frame.drain(4..8);
+            frames.push(frame);
+        }
+        frames
+    };
+    let asker = async {
+        let connection = open(address).await;
+        let first = connection.call(&heartbeat, 3, LONG).await.unwrap();
+        let second = connection.call_encoded::<HeartbeatRequest>(&parts, 3, LONG).await.unwrap();
+        (first.error_code, second.error_code)
+    };
+    let (frames, codes) = tokio::join!(peer, asker);
+    assert_eq!((codes, &frames[0]), ((1, 2), &frames[1]));
 }
 
 #[tokio::test]

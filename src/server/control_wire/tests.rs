@@ -37,8 +37,8 @@ use metadata::{
 use super::{
     ControlVersions, leader_and_isr_request, leader_and_isr_response, read_leader_and_isr,
     read_leader_and_isr_response, read_stop_replica, read_stop_replica_response,
-    read_update_metadata, stop_replica_request, stop_replica_response, update_metadata_request,
-    wire_name,
+    read_update_metadata, shared::SharedUpdate, stop_replica_request, stop_replica_response,
+    update_metadata_request, wire_name,
 };
 use crate::handlers::text;
 
@@ -224,8 +224,8 @@ fn old_stop_replica_deletes_all_or_none() {
     assert_eq!(read_stop_replica(over_the_wire(&flat, 0), 0), told);
 }
 
-#[test]
-fn update_metadata_arrives_as_it_was_sent() {
+/// An update with a partition that is known, and one that is being deleted.
+fn update(id: Option<Uuid>) -> Update {
     let known = Partition {
         leader: BrokerId(1),
         leader_epoch: LeaderEpoch(9),
@@ -235,14 +235,19 @@ fn update_metadata_arrives_as_it_was_sent() {
         partition_epoch: PartitionEpoch(12),
         controller_epoch: ControllerEpoch(4),
     };
+    let partitions = vec![(0, Some(known)), (1, None)];
+    Update {
+        controller: Some(BrokerId(1)),
+        brokers: vec![broker(1, Some("east")), broker(2, None)],
+        topics: vec![TopicUpdate { name: "orders".into(), id, partitions }],
+    }
+}
+
+#[test]
+fn update_metadata_arrives_as_it_was_sent() {
     for version in 6..=8 {
         let id = (version >= 7).then_some(Uuid(42));
-        let partitions = vec![(0, Some(known.clone())), (1, None)];
-        let update = Update {
-            controller: Some(BrokerId(1)),
-            brokers: vec![broker(1, Some("east")), broker(2, None)],
-            topics: vec![TopicUpdate { name: "orders".into(), id, partitions }],
-        };
+        let update = update(id);
         let sent = update_metadata_request(&head(), &update, version);
         let read = read_update_metadata(over_the_wire(&sent, version), version);
         assert_eq!(read.controller, update.controller);
@@ -250,6 +255,24 @@ fn update_metadata_arrives_as_it_was_sent() {
         assert_eq!(read.topics.len(), 1);
         assert_eq!((&read.topics[0].name, read.topics[0].id), (&"orders".into(), id));
         assert_eq!(read.topics[0].partitions, update.topics[0].partitions, "version {version}");
+    }
+}
+
+#[test]
+fn update_metadata_that_brokers_share_is_what_each_would_get_alone() {
+    let nothing = Update { brokers: Vec::new(), topics: Vec::new(), ..update(None) };
+    for version in 6..=8 {
+        for update in [&update((version >= 7).then_some(Uuid(42))), &nothing] {
+            let shared = SharedUpdate::encode(&head(), update, version).unwrap();
+            for epoch in [BrokerEpoch(-1), BrokerEpoch(0x0102_0304_0506_0708)] {
+                let head = BrokerRequest { broker_epoch: epoch, ..head() };
+                let mut alone = BytesMut::new();
+                let request = update_metadata_request(&head, update, version);
+                request.encode(&mut alone, version).unwrap();
+                let body = shared.for_registration(epoch);
+                assert_eq!([body.own, body.shared].concat(), alone, "version {version}");
+            }
+        }
     }
 }
 

@@ -18,15 +18,19 @@ use controller::{
     change::Change,
     request::{Body, BrokerRequest},
 };
-use metadata::broker::{Broker, Endpoint};
+use kafka_protocol::messages::UpdateMetadataRequest;
+use metadata::{
+    broker::{Broker, Endpoint},
+    snapshot::Update,
+};
 use network::outgoing::{Connection, OutgoingConfig};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    control_wire::{self, ControlVersions},
+    control_wire::{self, ControlVersions, shared::SharedUpdate},
     peers::{self, PeerError},
 };
 
@@ -83,9 +87,19 @@ pub(super) struct Channels {
     others: HashMap<BrokerId, Queue>,
 }
 
+/// An UpdateMetadata that is the same for many brokers: encoded by whoever sends it first.
+type Encoded = Arc<OnceCell<SharedUpdate>>;
+
+/// A request that waits for another broker.
+struct Queued {
+    request: BrokerRequest,
+    /// Of UpdateMetadata.
+    encoded: Encoded,
+}
+
 /// The requests to one other broker that wait.
 struct Queue {
-    requests: mpsc::Sender<BrokerRequest>,
+    requests: mpsc::Sender<Queued>,
     /// The registration of the broker that it is for.
     epoch: BrokerEpoch,
     /// Where the broker is; looked at for each connection.
@@ -162,6 +176,7 @@ impl Channels {
     /// Hands over requests. A broker whose queue is full loses all of it, and is told everything anew later:
     /// nobody else waits for it. This broker is waited for.
     pub(super) async fn send(&self, requests: Vec<BrokerRequest>) {
+        let mut last: Option<(Arc<Update>, Encoded)> = None;
         for request in requests {
             if request.broker == self.own {
                 // Its task ends with the process alone.
@@ -178,7 +193,8 @@ impl Channels {
             if queue.is_behind.load(Ordering::Acquire) {
                 continue;
             }
-            if queue.requests.try_send(request).is_err() {
+            let encoded = encoded(&request, &mut last);
+            if queue.requests.try_send(Queued { request, encoded }).is_err() {
                 error!(
                     target: SEND_LOG,
                     %broker,
@@ -187,6 +203,15 @@ impl Channels {
                 queue.is_behind.store(true, Ordering::Release);
             }
         }
+    }
+}
+
+/// Where the request is encoded: in one place for all that say the same, which follow each other.
+fn encoded(request: &BrokerRequest, last: &mut Option<(Arc<Update>, Encoded)>) -> Encoded {
+    let Body::UpdateMetadata(update) = &request.body else { return Encoded::default() };
+    match last {
+        Some((known, encoded)) if Arc::ptr_eq(known, update) => Arc::clone(encoded),
+        _ => Arc::clone(&last.insert((Arc::clone(update), Encoded::default())).1),
     }
 }
 
@@ -229,11 +254,11 @@ impl SendThread {
     /// Sends until the channel is closed: each request until it is answered.
     async fn run(
         mut self,
-        mut requests: mpsc::Receiver<BrokerRequest>,
+        mut requests: mpsc::Receiver<Queued>,
         answers: mpsc::Sender<Change>,
         is_behind: Arc<AtomicBool>,
     ) {
-        while let Some(request) = requests.recv().await {
+        while let Some(queued) = requests.recv().await {
             if is_behind.load(Ordering::Acquire) {
                 while requests.try_recv().is_ok() {}
                 is_behind.store(false, Ordering::Release);
@@ -242,8 +267,8 @@ impl SendThread {
                 }
                 continue;
             }
-            let asked = Asked::of(&request);
-            let answer = self.insist(&request).await;
+            let asked = Asked::of(&queued.request);
+            let answer = self.insist(&queued).await;
             if let Some(change) = asked.change(answer)
                 && answers.send(change).await.is_err()
             {
@@ -252,10 +277,10 @@ impl SendThread {
         }
     }
 
-    async fn insist(&mut self, request: &BrokerRequest) -> Answer {
+    async fn insist(&mut self, queued: &Queued) -> Answer {
         loop {
             let (own, node) = (self.own, self.node());
-            match self.ask(request).await {
+            match self.ask(queued).await {
                 Ok(answer) => return answer,
                 Err(problem) => {
                     self.connection = None;
@@ -296,7 +321,8 @@ impl SendThread {
         Ok(connection)
     }
 
-    async fn ask(&mut self, request: &BrokerRequest) -> Result<Answer, PeerError> {
+    async fn ask(&mut self, queued: &Queued) -> Result<Answer, PeerError> {
+        let Queued { request, encoded } = queued;
         let connection = self.connection().await?;
         let Reach { versions, leaders_listener, request_timeout, .. } = &*self.reach;
         let limit = *request_timeout;
@@ -310,8 +336,13 @@ impl SendThread {
             }
             Body::UpdateMetadata(update) => {
                 let version = versions.update_metadata;
-                let wire = control_wire::update_metadata_request(request, update, version);
-                let answered = connection.call_with(wire, version, limit).await;
+                let encode = async || SharedUpdate::encode(request, update, version);
+                let answered = async {
+                    let shared = encoded.get_or_try_init(encode).await?;
+                    let body = shared.for_registration(request.broker_epoch);
+                    connection.call_encoded::<UpdateMetadataRequest>(&body, version, limit).await
+                };
+                let answered = answered.await;
                 answered.map(|response| (ErrorCode::from_code(response.error_code), Vec::new()))
             }
             Body::StopReplica(told) => {
