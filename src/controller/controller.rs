@@ -668,8 +668,11 @@ impl Controller {
     ) {
         let Some(topic) = self.topics.get(&id.topic) else { return };
         let Some(partition) = topic.partitions.get(&id.partition) else { return };
-        self.mention(batch, id);
-        batch.tell_all();
+        // A new controller's first word has named every partition already, as it was.
+        if self.settled || written {
+            self.mention(batch, id);
+            batch.tell_all();
+        }
         let Some(leadership) = &partition.leadership else { return };
         let hears = |broker: &BrokerId| {
             let meant = written || hearers.all || hearers.some.contains(broker);

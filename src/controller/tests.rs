@@ -334,6 +334,36 @@ fn a_new_controller_tells_everyone_what_is() {
 }
 
 #[test]
+fn a_new_controller_says_what_did_not_change_once() {
+    let script = "
+        brokers 1,2
+        start
+        topic t 0:1,2 1:2
+        topic u 0:2
+    ";
+    let mut world = run(script, options());
+    let mut next = World::new(options());
+    std::mem::swap(&mut next.topics, &mut world.topics);
+    next.topics.get_mut("u").unwrap().states.clear();
+    next.register(BrokerId(1));
+    next.register(BrokerId(2));
+    next.brokers_changed();
+    next.topics_changed();
+    next.deletions_changed();
+    next.settle();
+    expect![[r#"
+        create u-0 leader 2 epoch 0 isr 2
+          to 1: know brokers 1,2 [t-0 leader 1; t-1 leader 2; u-0 leader -1]
+          to 2: know brokers 1,2 [t-0 leader 1; t-1 leader 2; u-0 leader -1]
+          to 1: lead [t-0 leader 1 epoch 0 isr 1,2]
+          to 2: lead [t-0 leader 1 epoch 0 isr 1,2; t-1 leader 2 epoch 0 isr 2; u-0 new leader 2 epoch 0 isr 2]
+          to 1: know brokers 1,2 [u-0 leader 2]
+          to 2: know brokers 1,2 [u-0 leader 2]
+    "#]]
+    .assert_eq(&next.log);
+}
+
+#[test]
 fn a_dead_broker_loses_leadership_and_comes_back_as_a_follower() {
     check(
         "

@@ -26,7 +26,7 @@ fn elections_are_answered_partition_by_partition() {
             create u-0 leader 2 epoch 0 isr 2
               to 2: know brokers 2 [t-0 leader -1 offline 1; t-1 leader -1 offline 1; t-2 leader -1 offline 1,3; u-0 leader -1]
               to 2: lead [t-0 new leader 2 epoch 0 isr 2; t-1 new leader 2 epoch 0 isr 2; u-0 new leader 2 epoch 0 isr 2]
-              to 2: know brokers 2 [t-0 leader 2 offline 1; t-1 leader 2 offline 1; t-2 leader -1 offline 1,3; u-0 leader 2]
+              to 2: know brokers 2 [t-0 leader 2 offline 1; t-1 leader 2 offline 1; u-0 leader 2]
             > brokers 1,2
             create t-2 leader 1 epoch 0 isr 1
               to 2: know brokers 1,2 []
