@@ -1,6 +1,7 @@
 //! A controller over the fake ZooKeeper, with a broker that does as it is told.
 
 mod requests;
+mod scale;
 
 use std::{
     sync::{
@@ -13,7 +14,7 @@ use std::{
 use common::{
     config::broker::BrokerConfig,
     error_code::ErrorCode,
-    ids::{BrokerId, Timestamp},
+    ids::{BrokerEpoch, BrokerId, Timestamp},
     properties::Properties,
     security_protocol::SecurityProtocol,
 };
@@ -79,10 +80,16 @@ async fn register_broker(zk: &FakeStore) -> Option<SessionId> {
 }
 
 async fn register_as(zk: &FakeStore, broker: BrokerId) -> Option<SessionId> {
+    register_at(zk, broker, 9092).await;
+    zk.session().session_id()
+}
+
+/// Registers a broker that is reached at a port of this machine.
+async fn register_at(zk: &FakeStore, broker: BrokerId, port: u16) -> BrokerEpoch {
     let endpoint = Endpoint {
         listener: "PLAINTEXT".into(),
-        host: "localhost".into(),
-        port: 9092,
+        host: "127.0.0.1".into(),
+        port,
         protocol: SecurityProtocol::Plaintext,
     };
     let document = BrokerDocument {
@@ -94,8 +101,7 @@ async fn register_as(zk: &FakeStore, broker: BrokerId) -> Option<SessionId> {
         features: std::collections::BTreeMap::new(),
     };
     let ghosts = Ghosts { is_ours: &|_| false, wait_at_most: Duration::ZERO };
-    register(zk, broker, &document, &ghosts).await.unwrap();
-    zk.session().session_id()
+    register(zk, broker, &document, &ghosts).await.unwrap()
 }
 
 async fn obey(
