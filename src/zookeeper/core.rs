@@ -44,7 +44,8 @@ impl Now {
 /// What the core needs to know of the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) tick: Duration,
+    /// How often sessions are looked at.
+    pub(crate) session_check: Duration,
     pub(crate) session_timeout_ms_min: i32,
     pub(crate) session_timeout_ms_max: i32,
     /// The digest id of the super user.
@@ -152,7 +153,7 @@ impl Core {
         found: impl IntoIterator<Item = (i64, i32)>,
         now: Now,
     ) -> Core {
-        let mut sessions = Sessions::new(settings.tick, now.instant, now.wall_ms);
+        let mut sessions = Sessions::new(settings.session_check, now.instant, now.wall_ms);
         for (id, timeout_ms) in found {
             sessions.begin(id, timeout_ms, now.instant);
         }
@@ -529,7 +530,7 @@ impl Core {
     }
 
     /// Time passes: ends the sessions that were not heard of, and cleans up overdue nodes. Is
-    /// called once a tick.
+    /// called as often as sessions are looked at.
     pub(crate) fn tick(&mut self, now: Now) {
         for session in self.sessions.expired(now.instant) {
             let timeout_ms = self.sessions.get(session).map_or(0, |session| session.timeout_ms);

@@ -31,7 +31,7 @@ impl Bench {
 
     fn with_sasl(sasl: Sasl) -> Bench {
         let settings = Settings {
-            tick: SECOND,
+            session_check: SECOND,
             session_timeout_ms_min: 2000,
             session_timeout_ms_max: 20_000,
             super_digest: Some(digest_id(b"super:secret")),

@@ -43,6 +43,9 @@ const LOG_BYTES_MAX: usize = 4 << 30;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
+/// Looks at sessions in a tick.
+const SESSION_CHECKS_PER_TICK: u32 = 10;
+
 /// What a write of the log should not take longer than. Source: ZooKeeper's
 /// `fsync.warningthresholdms`.
 const SLOW_SYNC: Duration = Duration::from_secs(1);
@@ -209,9 +212,15 @@ impl Drop for Server {
     }
 }
 
+/// How often sessions are looked at. Apache's looks once a tick, so that what a dead client held is held for up to a tick
+/// longer than its timeout; a broker's partitions have no leader for so long.
+fn session_check(config: &Config) -> Duration {
+    (config.tick / SESSION_CHECKS_PER_TICK).max(Duration::from_millis(1))
+}
+
 fn settings(config: &Config) -> Settings {
     Settings {
-        tick: config.tick,
+        session_check: session_check(config),
         session_timeout_ms_min: config.session_timeout_ms_min,
         session_timeout_ms_max: config.session_timeout_ms_max,
         super_digest: config.super_digest.clone(),
@@ -552,7 +561,7 @@ async fn accept_loop(shared: &Arc<Shared>, doors: Doors) {
     };
     let mut per_address: HashMap<IpAddr, usize> = HashMap::new();
     let mut tasks = tokio::task::JoinSet::new();
-    let mut ticks = tokio::time::interval(shared.config.tick);
+    let mut ticks = tokio::time::interval(session_check(&shared.config));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut next_id = 0;
     loop {

@@ -100,6 +100,21 @@ fn a_session_lives_through_a_restart_and_ends_on_time() {
 }
 
 #[test]
+fn a_session_ends_soon_after_its_timeout_however_long_a_tick_is() {
+    let folder = TempDir::new().unwrap();
+    let tick = Duration::from_secs(10);
+    let server = Server::start(Config { tick, ..Config::for_tests(folder.path()) }).unwrap();
+    let short = Duration::from_millis(300);
+    let (owner, _events) = Client::connect(&server.address().to_string(), short, None).unwrap();
+    owner.create("/e", None, &Acl::open(), CreateMode::Ephemeral).unwrap();
+    let (watcher, events) = Client::connect(&server.address().to_string(), TIMEOUT, None).unwrap();
+    assert!(watcher.exists("/e", true).unwrap().is_some());
+    drop(owner);
+    assert_eq!(events.recv().unwrap().state, "SyncConnected");
+    assert_eq!(events.recv_timeout(tick / 2).unwrap().kind, "NodeDeleted");
+}
+
+#[test]
 fn a_multi_does_all_or_nothing() {
     let folder = TempDir::new().unwrap();
     let server = start(&folder);

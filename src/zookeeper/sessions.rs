@@ -23,21 +23,21 @@ pub(crate) struct Sessions {
     by_id: BTreeMap<i64, Session>,
     by_deadline: BTreeSet<(Instant, i64)>,
     next_id: i64,
-    /// Deadlines are rounded up to the next multiple of it, counted from `started`.
-    tick: Duration,
+    /// How often they are looked at: deadlines are rounded up to the next multiple of it, counted from `started`.
+    interval: Duration,
     started: Instant,
     last_expiry: Instant,
 }
 
 impl Sessions {
     /// `wall_clock_ms` makes ids that no earlier run of the server has given.
-    pub(crate) fn new(tick: Duration, now: Instant, wall_clock_ms: i64) -> Sessions {
+    pub(crate) fn new(interval: Duration, now: Instant, wall_clock_ms: i64) -> Sessions {
         Sessions {
             by_id: BTreeMap::new(),
             by_deadline: BTreeSet::new(),
             // The top byte is the server's id, 0 for the only one.
             next_id: ((wall_clock_ms.cast_unsigned() << 24) >> 8).cast_signed(),
-            tick,
+            interval,
             started: now,
             last_expiry: now,
         }
@@ -55,9 +55,9 @@ impl Sessions {
     fn deadline(&self, now: Instant, timeout_ms: i32) -> Instant {
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
         let at = now.duration_since(self.started) + timeout;
-        let ticks = at.as_millis() / self.tick.as_millis().max(1) + 1;
-        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
-        self.started + self.tick.saturating_mul(ticks)
+        let intervals = at.as_millis() / self.interval.as_millis().max(1) + 1;
+        let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
+        self.started + self.interval.saturating_mul(intervals)
     }
 
     /// Begins a session, or one found in the log; its time runs from now.
@@ -101,13 +101,13 @@ impl Sessions {
 
     /// The sessions whose time is over. They stay until they are ended.
     ///
-    /// Is called about once a tick. A gap of more says that this process stood still: then the
+    /// Is called about once an interval. A gap of more says that this process stood still: then the
     /// clients' pings lie unread, and every deadline moves by the gap instead.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<i64> {
         let gap = now.duration_since(self.last_expiry);
         self.last_expiry = now;
-        if gap > self.tick * 2 + Duration::from_millis(500) {
-            self.postpone(gap - self.tick);
+        if gap > self.interval * 2 + Duration::from_millis(500) {
+            self.postpone(gap - self.interval);
         }
         let due = self.by_deadline.iter().take_while(|(deadline, _)| *deadline <= now);
         due.map(|(_, id)| *id).collect()
@@ -161,21 +161,21 @@ pub(crate) fn password(session: i64) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    const TICK: Duration = Duration::from_millis(1000);
+    const INTERVAL: Duration = Duration::from_millis(1000);
 
     fn sessions() -> (Sessions, Instant) {
         let now = common::clock::now();
-        (Sessions::new(TICK, now, 1), now)
+        (Sessions::new(INTERVAL, now, 1), now)
     }
 
     #[test]
-    fn a_silent_session_ends_within_a_tick_of_its_timeout() {
+    fn a_silent_session_ends_within_an_interval_of_its_timeout() {
         let (mut sessions, now) = sessions();
         sessions.begin(7, 4000, now);
         for second in 1..=4 {
-            assert!(sessions.expired(now + TICK * second).is_empty());
+            assert!(sessions.expired(now + INTERVAL * second).is_empty());
         }
-        assert_eq!(sessions.expired(now + TICK * 5), [7]);
+        assert_eq!(sessions.expired(now + INTERVAL * 5), [7]);
     }
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
         let (mut sessions, now) = sessions();
         sessions.begin(7, 2000, now);
         for second in 1..10 {
-            assert!(sessions.touch(7, 2000, now + TICK * second));
-            assert!(sessions.expired(now + TICK * second).is_empty());
+            assert!(sessions.touch(7, 2000, now + INTERVAL * second));
+            assert!(sessions.expired(now + INTERVAL * second).is_empty());
         }
         assert_eq!(sessions.end(7).map(|session| session.timeout_ms), Some(2000));
         assert!(!sessions.touch(7, 2000, now));
@@ -194,11 +194,11 @@ mod tests {
     fn standing_still_ends_no_session() {
         let (mut sessions, now) = sessions();
         sessions.begin(7, 4000, now);
-        assert!(sessions.expired(now + TICK * 60).is_empty());
+        assert!(sessions.expired(now + INTERVAL * 60).is_empty());
         for second in 61..64 {
-            assert!(sessions.expired(now + TICK * second).is_empty());
+            assert!(sessions.expired(now + INTERVAL * second).is_empty());
         }
-        assert_eq!(sessions.expired(now + TICK * 64), [7]);
+        assert_eq!(sessions.expired(now + INTERVAL * 64), [7]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Bench {
 
 fn settings() -> Settings {
     Settings {
-        tick: Duration::from_secs(2),
+        session_check: Duration::from_secs(2),
         session_timeout_ms_min: 4000,
         session_timeout_ms_max: 40_000,
         super_digest: None,
