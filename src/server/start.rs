@@ -62,7 +62,7 @@ use crate::{
     listeners::{self, UnservedProtocols},
     metrics::BrokerMetrics,
     peers::Peers,
-    producer_ids::ProducerIds,
+    producer_ids::{ProducerIds, Sources},
     registration::Registrar,
     replica_requests::ReplicaRequests,
     replication_quotas::ReplicationQuotas,
@@ -361,12 +361,21 @@ async fn start(
         tokio::spawn(dynamic_config::listen(zk.clone(), controller.told_of(apply), stop.clone())),
         tokio::spawn(groups.clone().expire_offsets(stop.clone())),
     ];
+    let sources = Sources {
+        zk: zk.clone(),
+        controller: controller.clone(),
+        peers: peers.clone(),
+        metadata: metadata.clone(),
+        broker: id,
+        broker_epoch: broker_epoch.clone(),
+    };
+    let blocks = sources.fetch(config.inter_broker_protocol_version);
     let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0);
     let broker = Arc::new(Broker {
         id,
         epoch: broker_epoch,
         cluster_id,
-        producer_ids: ProducerIds::start(zk.clone(), id),
+        producer_ids: ProducerIds::start(blocks, stop.clone()),
         groups,
         transactions,
         zk,

@@ -14,6 +14,8 @@ mod deviations;
 #[cfg(test)]
 mod pipelined;
 #[cfg(test)]
+mod producer_ids;
+#[cfg(test)]
 mod semantics;
 #[cfg(test)]
 mod sessions;
