@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use common::{
     clock,
+    counters::Registry,
     error_code::ErrorCode,
     ids::{ProducerEpoch, ProducerId},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
@@ -23,12 +24,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use transaction_coordinator::{
     action::Reply,
-    coordinator::TransactionConfig,
     event::{Event, MarkerOutcome, ReplyTo, TransactionResult},
     state::TransactionState,
 };
 
-use super::{Broker, code, commit, commit_in, committed, load_groups, log};
+use super::{Broker, commit, commit_in, committed, load_groups, log, transactions};
 use crate::{
     groups::Groups,
     shard::Shard,
@@ -66,15 +66,9 @@ impl Transacting {
         isr: &[i32],
     ) -> (Arc<Shard<Transactions>>, mpsc::UnboundedReceiver<(i32, Effect)>) {
         let hour = Duration::from_secs(3600);
-        let config = TransactionConfig {
-            timeout_max: hour,
-            id_expiration: hour,
-            abort_interval: hour,
-            expire_interval: hour,
-        };
         let partition = broker.lead(epoch, isr);
         let (sender, effects) = mpsc::unbounded_channel();
-        let transactions = Transactions::new(config, partition.leader_epoch(), hour, code);
+        let transactions = transactions(&partition, hour, &Registry::default());
         let (shard, _) = Shard::load(log(&partition), transactions, 100, sender).expect("a log");
         shard.begin();
         (shard, effects)

@@ -44,7 +44,7 @@ use crate::{
     log::{CoordinatorLog, LogRecord},
     registry::{Coordinators, NotHere},
     shard::{AppendFailure, Shard},
-    transactions::{Effect, Transactions},
+    transactions::{Effect, TransactionGauges, Transactions},
 };
 
 #[path = "crash_tests.rs"]
@@ -130,6 +130,41 @@ fn groups() -> Groups {
 
 fn groups_with(config: GroupConfig) -> Groups {
     Groups::new(config, code, GroupMeters::of_broker(&Registry::default()))
+}
+
+/// They wake after this while at the latest.
+fn transactions(
+    partition: &Partition,
+    abort_interval: Duration,
+    registry: &Registry,
+) -> Transactions {
+    let hour = Duration::from_secs(3600);
+    let config = TransactionConfig {
+        timeout_max: hour,
+        id_expiration: hour,
+        abort_interval,
+        expire_interval: hour,
+    };
+    let gauges = TransactionGauges::of_broker(registry);
+    Transactions::new(config, partition.leader_epoch(), hour, code, gauges)
+}
+
+/// Writes that a transaction is decided; it may take this long.
+fn decide(partition: &Arc<Partition>, timeout_ms: i32) {
+    let decided = TransactionRecord {
+        transactional_id: "id".into(),
+        value: Some(TransactionValue {
+            producer_id: ProducerId(7),
+            producer_epoch: ProducerEpoch(0),
+            timeout_ms,
+            state: TransactionState::PrepareCommit,
+            partitions: vec![TopicPartition::new("t", 0)],
+            last_update: clock::wall_clock(),
+            start: clock::wall_clock(),
+        }),
+    };
+    let record = LogRecord { key: decided.encoded_key(), value: decided.encoded_value() };
+    log(partition).append(&[record], None).expect("a record that fits");
 }
 
 fn log(partition: &Arc<Partition>) -> CoordinatorLog {
@@ -360,31 +395,12 @@ async fn an_append_of_an_epoch_that_is_over_is_refused() {
 async fn a_coordinator_is_in_office_before_it_has_anything_done() {
     let broker = Broker::new();
     let partition = broker.lead(0, &[1]);
-    let decided = TransactionRecord {
-        transactional_id: "id".into(),
-        value: Some(TransactionValue {
-            producer_id: ProducerId(7),
-            producer_epoch: ProducerEpoch(0),
-            timeout_ms: 60_000,
-            state: TransactionState::PrepareCommit,
-            partitions: vec![TopicPartition::new("t", 0)],
-            last_update: clock::wall_clock(),
-            start: clock::wall_clock(),
-        }),
-    };
-    let record = LogRecord { key: decided.encoded_key(), value: decided.encoded_value() };
-    log(&partition).append(&[record], None).expect("a record that fits");
+    decide(&partition, 60_000);
     let (effects, mut wanted) = mpsc::unbounded_channel();
     let coordinators =
         Arc::new(Coordinators::new(100, Arc::default(), effects, CancellationToken::new()));
-    let config = TransactionConfig {
-        timeout_max: Duration::from_secs(900),
-        id_expiration: Duration::from_secs(3600),
-        abort_interval: Duration::from_secs(10),
-        expire_interval: Duration::from_secs(3600),
-    };
-    let epoch = partition.leader_epoch();
-    let make = move || Transactions::new(config.clone(), epoch, Duration::from_secs(30), code);
+    let led = partition.clone();
+    let make = move || transactions(&led, Duration::from_secs(10), &Registry::default());
     coordinators.elect(log(&partition), Box::new(make));
     // Its markers were on their way when the broker was killed.
     let effect = wanted.recv().await.expect("the coordinator is alive");
@@ -397,15 +413,8 @@ async fn a_commit_is_noticed_while_a_later_time_is_waited_for() {
     let broker = Broker::new();
     let partition = broker.lead(0, &[1, 2]);
     let (effects, mut wanted) = mpsc::unbounded_channel();
-    let hour = Duration::from_secs(3600);
-    let config = TransactionConfig {
-        timeout_max: hour,
-        id_expiration: hour,
-        // The coordinator wakes after half a minute, before the time of its appends is up.
-        abort_interval: Duration::from_secs(30),
-        expire_interval: hour,
-    };
-    let transactions = Transactions::new(config, partition.leader_epoch(), hour, code);
+    // The coordinator wakes after half a minute, before the time of its appends is up.
+    let transactions = transactions(&partition, Duration::from_secs(30), &Registry::default());
     let (shard, _) = Shard::load(log(&partition), transactions, 100, effects).expect("a log");
     shard.begin();
     let stop = CancellationToken::new();
@@ -436,5 +445,48 @@ async fn a_commit_is_noticed_while_a_later_time_is_waited_for() {
     let told = tokio::time::timeout(Duration::from_secs(10), reply).await;
     assert!(told.is_ok(), "every replica has it, and nobody says so");
     stop.cancel();
+    keeper.await.expect("it ends by itself");
+}
+
+#[tokio::test]
+async fn what_waits_to_be_tried_again_is_shown_until_the_coordinator_leaves_office() {
+    let broker = Broker::new();
+    // The other replica never fetches.
+    let partition = broker.lead(0, &[1, 2]);
+    decide(&partition, 0);
+    let registry = Registry::default();
+    let shown = || {
+        let kind = "TransactionMarkerChannelManager";
+        ["UnknownDestinationQueueSize", "LogAppendRetryQueueSize"].map(|name| {
+            let name = MetricName::new("kafka.coordinator.transaction", kind, name);
+            registry.gauge(name).value()
+        })
+    };
+    let (effects, mut wanted) = mpsc::unbounded_channel();
+    let hour = Duration::from_secs(3600);
+    let transactions = transactions(&partition, hour, &registry);
+    let (shard, _) = Shard::load(log(&partition), transactions, 100, effects).expect("a log");
+    shard.begin();
+    let stop = CancellationToken::new();
+    let keeper = tokio::spawn(shard.clone().keep(stop.clone()));
+    let marked = |outcome| transaction::Event::MarkersWritten {
+        transactional_id: "id".into(),
+        outcomes: vec![(TopicPartition::new("t", 0), outcome)],
+    };
+    assert!(wanted.recv().await.is_some());
+    assert_eq!(shown(), [0, 0]);
+    shard.tell(marked(transaction::MarkerOutcome::LeaderUnknown));
+    assert_eq!(shown(), [1, 0]);
+    assert!(wanted.recv().await.is_some(), "the marker is sent again");
+    assert_eq!(shown(), [0, 0]);
+    shard.tell(marked(transaction::MarkerOutcome::Answered(ErrorCode::None)));
+    // The append times out at once, and then again and again.
+    let deadline = clock::now() + Duration::from_secs(10);
+    while shown() != [0, 1] {
+        assert!(clock::now() < deadline, "{:?}", shown());
+        tokio::task::yield_now().await;
+    }
+    shard.close();
+    assert_eq!(shown(), [0, 0]);
     keeper.await.expect("it ends by itself");
 }

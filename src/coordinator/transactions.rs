@@ -6,6 +6,7 @@ use std::{
 };
 
 use common::{
+    counters::{Gauge, MetricName, Registry},
     error_code::ErrorCode,
     ids::{LeaderEpoch, ProducerEpoch, ProducerId},
     topic::TopicPartition,
@@ -15,6 +16,7 @@ use transaction_coordinator::{
     action::{Action, AllocationId, AppendId, MarkerConsequence, Reply},
     coordinator::{TransactionConfig, TransactionCoordinator},
     event::{Event, Now, TransactionResult},
+    query::Queues,
     records::TransactionRecord,
 };
 
@@ -34,7 +36,38 @@ pub struct Transactions {
     code: fn(&AppendFailure) -> ErrorCode,
     /// `request.timeout.ms`.
     append_timeout: Duration,
+    gauges: TransactionGauges,
+    /// What of the gauges is this coordinator's.
+    queues: Queues,
     actions: Vec<Action>,
+}
+
+/// What the coordinators of a broker show, together, under Kafka's names. Source: `TransactionMarkerChannelManager`.
+#[derive(Clone, Debug)]
+pub struct TransactionGauges {
+    unknown_destinations: Arc<Gauge>,
+    log_appends: Arc<Gauge>,
+}
+
+impl TransactionGauges {
+    /// The gauges, in a registry.
+    pub fn of_broker(registry: &Registry) -> TransactionGauges {
+        let gauge = |name| {
+            let package = "kafka.coordinator.transaction";
+            registry.gauge(MetricName::new(package, "TransactionMarkerChannelManager", name))
+        };
+        TransactionGauges {
+            unknown_destinations: gauge("UnknownDestinationQueueSize"),
+            log_appends: gauge("LogAppendRetryQueueSize"),
+        }
+    }
+
+    /// One coordinator's part has changed.
+    fn change(&self, from: Queues, to: Queues) {
+        let by = |from: usize, to: usize| to as i64 - from as i64;
+        self.unknown_destinations.add(by(from.unknown_destination, to.unknown_destination));
+        self.log_appends.add(by(from.log_append, to.log_append));
+    }
 }
 
 /// What a transaction coordinator has done by the broker.
@@ -70,9 +103,11 @@ impl Transactions {
         epoch: LeaderEpoch,
         append_timeout: Duration,
         code: fn(&AppendFailure) -> ErrorCode,
+        gauges: TransactionGauges,
     ) -> Transactions {
         let coordinator = TransactionCoordinator::new(epoch, config);
-        Transactions { coordinator, code, append_timeout, actions: Vec::new() }
+        let (queues, actions) = (Queues::default(), Vec::new());
+        Transactions { coordinator, code, append_timeout, gauges, queues, actions }
     }
 
     /// The ids themselves, to ask.
@@ -81,6 +116,11 @@ impl Transactions {
     }
 
     fn steps(&mut self, steps: &mut Steps<Transactions>) {
+        let queues = self.coordinator.queues();
+        if queues != self.queues {
+            self.gauges.change(self.queues, queues);
+            self.queues = queues;
+        }
         for action in self.actions.drain(..) {
             let step = match action {
                 Action::Append { append, records, timeout } => {

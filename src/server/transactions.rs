@@ -13,7 +13,7 @@ use coordinator::{
     log::CoordinatorLog,
     registry::{Coordinators, Known},
     shard::Shard,
-    transactions::{Effect, Markers, Transactions},
+    transactions::{Effect, Markers, TransactionGauges, Transactions},
 };
 use futures_util::future::{join, join_all};
 use metadata::cache::MetadataCache;
@@ -53,6 +53,7 @@ pub(crate) struct BrokerTransactions {
     local: BrokerId,
     peers: Arc<Peers>,
     markers: MarkerChannels,
+    gauges: TransactionGauges,
 }
 
 impl BrokerTransactions {
@@ -75,7 +76,10 @@ impl BrokerTransactions {
             Arc::new(Coordinators::new(buffer_bytes, load_times, sender, stop.clone()));
         let request_timeout = milliseconds(config.request_timeout_ms);
         let markers = MarkerChannels::new(peers.clone(), request_timeout, stop);
-        (BrokerTransactions { coordinators, metadata, config, local, peers, markers }, effects)
+        let gauges = TransactionGauges::of_broker(registry);
+        let transactions =
+            BrokerTransactions { coordinators, metadata, config, local, peers, markers, gauges };
+        (transactions, effects)
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
@@ -90,9 +94,10 @@ impl BrokerTransactions {
         let log = CoordinatorLog::new(partition, epoch, Compression::None);
         let config = transaction_config(&self.config);
         let append_timeout = milliseconds(self.config.request_timeout_ms);
+        let gauges = self.gauges.clone();
         let make = move || {
             let code = errors::of_coordinator_append;
-            Transactions::new(config.clone(), epoch, append_timeout, code)
+            Transactions::new(config.clone(), epoch, append_timeout, code, gauges.clone())
         };
         self.coordinators.elect(log, Box::new(make));
     }

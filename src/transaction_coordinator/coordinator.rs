@@ -15,6 +15,7 @@ use crate::{
     action::{Action, AllocationId, AppendId, Reply},
     event::{Event, Now, ReplyTo},
     markers::Markers,
+    query::Queues,
     records::{TransactionRecord, TransactionValue},
     requests::InitProducerId,
     state::TransactionState,
@@ -46,6 +47,8 @@ pub struct TransactionCoordinator {
     pub(crate) allocations: BTreeMap<AllocationId, InitProducerId>,
     /// Ids to go on with at a time: their markers, or their last record, failed. At most one for an id.
     pub(crate) retries: BTreeSet<(Instant, Arc<str>)>,
+    /// What of them is what.
+    pub(crate) queues: Queues,
     /// Whose records are in an append under way.
     appends: BTreeMap<AppendId, Vec<Arc<str>>>,
     next_id: u64,
@@ -124,6 +127,7 @@ impl TransactionCoordinator {
             transactions: BTreeMap::new(),
             allocations: BTreeMap::new(),
             retries: BTreeSet::new(),
+            queues: Queues::default(),
             appends: BTreeMap::new(),
             next_id: 0,
         }
@@ -250,6 +254,7 @@ impl TransactionCoordinator {
         }
         self.appends.clear();
         self.retries.clear();
+        self.queues = Queues::default();
     }
 
     /// Goes on after an append, with the code that clients get for its outcome.
@@ -271,6 +276,7 @@ impl TransactionCoordinator {
             Pending::Completing(_) if error == ErrorCode::NotCoordinator => {}
             Pending::Completing(next) => {
                 transaction.pending = Some(Pending::Completing(next));
+                self.queues.log_append += 1;
                 self.retry_later(id, now);
             }
             Pending::Expiring if error.is_none() => {

@@ -8,6 +8,7 @@ use crate::{
     action::{Action, MarkerConsequence},
     coordinator::{Pending, Transaction, TransactionCoordinator},
     event::{MarkerOutcome, Now, TransactionResult},
+    query::Queues,
     records::TransactionValue,
     state::TransactionState,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Markers {
     pub(crate) waiting: BTreeSet<TopicPartition>,
     /// Those of them that a marker is on its way to; the others wait for a retry.
     under_way: BTreeSet<TopicPartition>,
+    /// The leader of one that waits was not there. Counted in `queues`.
+    leader_unknown: bool,
     /// Nothing is sent any more: a leader knows a newer epoch.
     stopped: bool,
 }
@@ -54,7 +57,13 @@ impl TransactionCoordinator {
             last_update: now.wall,
             ..stored.clone()
         };
-        let markers = Markers { complete, waiting, under_way: BTreeSet::new(), stopped: false };
+        let markers = Markers {
+            complete,
+            waiting,
+            under_way: BTreeSet::new(),
+            leader_unknown: false,
+            stopped: false,
+        };
         transaction.pending = Some(Pending::Marking(Box::new(markers)));
         self.go_on(id, actions);
     }
@@ -71,10 +80,12 @@ impl TransactionCoordinator {
             return;
         };
         let had_retry = markers.has_idle();
+        let mut leader_unknown = markers.leader_unknown;
         for (partition, outcome) in outcomes {
             if !markers.under_way.remove(&partition) {
                 continue;
             }
+            leader_unknown |= matches!(outcome, MarkerOutcome::LeaderUnknown);
             let (error, consequence) = match verdict(outcome) {
                 Verdict::Done => {
                     markers.waiting.remove(&partition);
@@ -90,6 +101,7 @@ impl TransactionCoordinator {
             let transactional_id = id.clone();
             actions.push(Action::MarkerRefused { transactional_id, partition, error, consequence });
         }
+        markers.set_leader_unknown(leader_unknown && !markers.stopped, &mut self.queues);
         if markers.stopped {
             return;
         }
@@ -117,6 +129,7 @@ impl TransactionCoordinator {
             Some(Pending::Marking(markers)) => {
                 let partitions = markers.waiting.difference(&markers.under_way).cloned().collect();
                 markers.under_way = markers.waiting.clone();
+                markers.set_leader_unknown(false, &mut self.queues);
                 let result = match transaction.stored.state {
                     TransactionState::PrepareCommit => TransactionResult::Commit,
                     _ => TransactionResult::Abort,
@@ -132,6 +145,7 @@ impl TransactionCoordinator {
             }
             Some(Pending::Completing(complete)) => {
                 let complete = complete.clone();
+                self.queues.log_append -= 1;
                 self.append_value(id, complete, actions);
             }
             Some(Pending::Change(_) | Pending::Expiring) | None => {
@@ -154,6 +168,15 @@ impl Markers {
     /// Whether a partition waits that no marker is on its way to.
     fn has_idle(&self) -> bool {
         self.waiting.len() > self.under_way.len()
+    }
+
+    fn set_leader_unknown(&mut self, leader_unknown: bool, queues: &mut Queues) {
+        match (self.leader_unknown, leader_unknown) {
+            (false, true) => queues.unknown_destination += 1,
+            (true, false) => queues.unknown_destination -= 1,
+            (false, false) | (true, true) => {}
+        }
+        self.leader_unknown = leader_unknown;
     }
 }
 

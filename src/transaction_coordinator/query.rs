@@ -16,6 +16,15 @@ use crate::{
 /// Kafka's states that are never stored: known to filters, and nothing is ever in them.
 const UNSTORED_STATES: [&str; 2] = ["Dead", "PrepareEpochFence"];
 
+/// How many transactions wait to be tried again, as Kafka counts them. Source: `TransactionMarkerChannelManager`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Those with a marker for a partition whose leader is not there.
+    pub unknown_destination: usize,
+    /// Those whose last record, that all markers are written, could not be appended.
+    pub log_append: usize,
+}
+
 /// What DescribeTransactions tells of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionDescription {
@@ -111,6 +120,11 @@ impl TransactionCoordinator {
     /// How many ids this coordinator knows.
     pub fn transactional_id_count(&self) -> usize {
         self.transactions.len()
+    }
+
+    /// What waits to be tried again.
+    pub fn queues(&self) -> Queues {
+        self.queues
     }
 
     fn check_active(&self) -> Result<(), ErrorCode> {

@@ -206,3 +206,48 @@ fn a_transaction_without_partitions_is_complete_at_once() {
         "#]],
     );
 }
+
+#[test]
+fn what_waits_to_be_tried_again_is_counted() {
+    check(
+        "
+        0s   stored x 5/7 PrepareCommit t-0,t-1,t-2
+        0s   stored y 6/7 PrepareCommit t-0,t-1
+        0s   restart
+        0s   queues
+        1s   marked x t-0=disconnected
+        1s   marked x t-1=leaderless t-2=leaderless
+        1s   marked y t-0=leaderless
+        1s   queues
+        1s   marked y t-1=InvalidProducerEpoch
+        1s   queues
+        1.1s wake
+        1.1s queues
+        1.2s marked x t-0=None t-1=None t-2=None
+        1.2s fail NotEnoughReplicas
+        1.2s queues
+        1.3s wake
+        1.3s queues
+        1.3s fail RequestTimedOut
+        1.3s queues
+        1.3s resign
+        1.3s queues
+        ",
+        expect![[r#"
+            0s mark x 5/7 Commit by 1 t-0,t-1,t-2
+            0s mark y 6/7 Commit by 1 t-0,t-1
+            0s Queues { unknown_destination: 0, log_append: 0 }
+            1s Queues { unknown_destination: 2, log_append: 0 }
+            1s refused y t-1 InvalidProducerEpoch Stops
+            1s Queues { unknown_destination: 1, log_append: 0 }
+            1.1s mark x 5/7 Commit by 1 t-0,t-1,t-2
+            1.1s Queues { unknown_destination: 0, log_append: 0 }
+            1.2s append x 5/7 CompleteCommit began 0
+            1.2s Queues { unknown_destination: 0, log_append: 1 }
+            1.3s append x 5/7 CompleteCommit began 0
+            1.3s Queues { unknown_destination: 0, log_append: 0 }
+            1.3s Queues { unknown_destination: 0, log_append: 1 }
+            1.3s Queues { unknown_destination: 0, log_append: 0 }
+        "#]],
+    );
+}

@@ -16,6 +16,7 @@ use proptest::{collection::vec, prelude::*};
 use super::world::World;
 use crate::{
     action::Reply,
+    coordinator::{Pending, TransactionCoordinator},
     event::{Event, MarkerOutcome, ReplyTo, TransactionResult},
     records::TransactionValue,
     state::TransactionState,
@@ -258,6 +259,7 @@ impl Model {
             };
             assert_eq!(*result, decided);
         }
+        check_queues(&world.coordinator);
     }
 
     fn check_replies(&mut self, world: &mut World) {
@@ -350,6 +352,19 @@ pub(super) fn seeded(cases: u32) -> ProptestConfig {
         rng_seed: proptest::test_runner::RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     }
+}
+
+/// What is counted is what there is.
+fn check_queues(coordinator: &TransactionCoordinator) {
+    let retried = |is: &dyn Fn(&Pending) -> bool| {
+        let ids = coordinator.retries.iter().map(|(_, id)| &coordinator.transactions[id].pending);
+        ids.flatten().filter(|pending| is(pending)).count()
+    };
+    let queues = coordinator.queues();
+    let completing = retried(&|pending| matches!(pending, Pending::Completing(_)));
+    assert_eq!(queues.log_append, completing);
+    let marking = retried(&|pending| matches!(pending, Pending::Marking(_)));
+    assert!(queues.unknown_destination <= marking, "{queues:?} of {marking}");
 }
 
 proptest! {

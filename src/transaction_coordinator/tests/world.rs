@@ -286,8 +286,8 @@ impl World {
     /// `end ID PRODUCER commit|abort` are requests; their answers are numbered. `id N` and `no-id CODE` answer the
     /// oldest allocation, `ok`, `fail CODE` and `lost CODE` (written, but nobody was told) the oldest append,
     /// `marked ID PARTITION=OUTCOME...` markers. `stored ID PRODUCER STATE [PARTITIONS]` writes to the log;
-    /// `restart` loads it (`load`, `loaded`: one after the other); `wake`, `describe ID`, `list NAME...` and
-    /// `resign` speak for themselves.
+    /// `restart` loads it (`load`, `loaded`: one after the other); `wake`, `describe ID`, `list NAME...`,
+    /// `queues` and `resign` speak for themselves.
     pub(super) fn step(&mut self, words: &[&str]) {
         match words {
             ["init", id, timeout, rest @ ..] => {
@@ -398,6 +398,10 @@ impl World {
                     Err(code) => format!("{code:?}"),
                 };
                 self.say(&format!("{id}: {text}"));
+            }
+            ["queues"] => {
+                let queues = self.coordinator.queues();
+                self.say(&format!("{queues:?}"));
             }
             ["list", names @ ..] => self.list(names),
             other => panic!("no such step: {other:?}"),
