@@ -2,12 +2,12 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
-    net::{TcpListener, TcpStream},
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::FileExt,
 };
 
-use crate::load::read_frame;
+use crate::{load::read_frame, requests};
 
 /// Listens, says where, and hands every connection to a thread.
 fn serve(
@@ -45,6 +45,61 @@ pub(crate) fn append() -> io::Result<()> {
             socket.write_all(&answer)?;
         }
     })
+}
+
+/// Follows a partition as a plain consumer: fetches what a replica would, computes the CRC32C of each batch, appends them to a
+/// file. Says its leader's address when it begins.
+pub(crate) fn follow(leader: SocketAddr, topic: &str) -> io::Result<()> {
+    /// Where records start in an answer of one topic and partition, less the topic's name. See `requests::Fetches`.
+    const BEFORE_RECORDS: usize = 66;
+    println!("{leader}");
+    io::stdout().flush()?;
+    let mut socket = TcpStream::connect(leader)?;
+    socket.set_nodelay(true)?;
+    let file = tempfile::tempfile()?;
+    let (mut frame, mut offset, mut position) = (vec![0; 4 << 20], 0, 0);
+    loop {
+        socket.write_all(&requests::fetch(topic, 0, offset, 1 << 20))?;
+        let mut size = [0; 4];
+        socket.read_exact(&mut size)?;
+        let answer = frame.get_mut(..u32::from_be_bytes(size) as usize).ok_or_else(too_large)?;
+        socket.read_exact(answer)?;
+        let at = BEFORE_RECORDS + topic.len();
+        let error = answer.get(at - 38..at - 36).map(|code| i16::from_be_bytes([code[0], code[1]]));
+        if error != Some(0) {
+            return Err(io::Error::other(format!("fetch answered {error:?}")));
+        }
+        let records = answer.get(at..).unwrap_or_default();
+        let mut end = 0;
+        while let Some(size) = records.get(end + 8..end + 12) {
+            let size = 12 + u32::from_be_bytes([size[0], size[1], size[2], size[3]]) as usize;
+            let Some(batch) = records.get(end..end + size).filter(|batch| batch.len() > 61) else {
+                break;
+            };
+            let last = u32::from_be_bytes([batch[23], batch[24], batch[25], batch[26]]);
+            let crc = u32::from_be_bytes([batch[17], batch[18], batch[19], batch[20]]);
+            if crc32c::crc32c(&batch[21..]) != crc {
+                return Err(io::Error::other("a batch with a wrong checksum"));
+            }
+            offset = number(batch, 0)? + i64::from(last) + 1;
+            end += size;
+        }
+        file.write_all_at(&records[..end], position)?;
+        position += end as u64;
+        if position > 256 << 20 {
+            file.set_len(0)?;
+            position = 0;
+        }
+    }
+}
+
+fn too_large() -> io::Error {
+    io::Error::other("an answer that is too large")
+}
+
+fn number(bytes: &[u8], at: usize) -> io::Result<i64> {
+    let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(i64::from_be_bytes).ok_or_else(|| io::Error::other("an answer that is too short"))
 }
 
 /// Size of an answer of the sendfile floor.

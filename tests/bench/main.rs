@@ -2,7 +2,10 @@
 //!
 //! `cargo run --release -p tests --bin bench -- [--only NAME] [--seconds N] [--kafka PEER] [--dir DIR]`
 //! Workloads are in `tests/bench/workloads.toml`. With `--kafka tests/peer/peer` Kafka 3.9.1 runs beside ours.
+//! With `--cluster [--partitions N]` three brokers of each are measured instead, by `tests/bench/cluster_works.rs`.
 
+mod cluster;
+mod cluster_works;
 mod floors;
 mod groups;
 mod load;
@@ -20,6 +23,8 @@ pub(crate) struct Options {
     kafka: Option<PathBuf>,
     directory: PathBuf,
     binary: PathBuf,
+    is_cluster: bool,
+    partitions: i32,
 }
 
 fn main() -> ExitCode {
@@ -28,7 +33,11 @@ fn main() -> ExitCode {
         Some("floor-append") => floors::append().map_err(|error| error.to_string()),
         Some("floor-sendfile") => floors::sendfile().map_err(|error| error.to_string()),
         Some("floor-echo") => floors::echo().map_err(|error| error.to_string()),
-        _ => options(&arguments).and_then(|options| works::run(&options)),
+        Some("floor-follow") => follow(&arguments[1..]),
+        _ => options(&arguments).and_then(|options| match options.is_cluster {
+            true => cluster_works::run(&options),
+            false => works::run(&options),
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,6 +46,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn follow(arguments: &[String]) -> Result<(), String> {
+    let [leader, topic] = arguments else { return Err("floor-follow LEADER TOPIC".to_owned()) };
+    let leader = leader.parse().map_err(|_| format!("no address: {leader}"))?;
+    floors::follow(leader, topic).map_err(|error| error.to_string())
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
@@ -48,6 +63,8 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         binary: PathBuf::from(
             std::env::var("ODRADEK_BINARY").unwrap_or_else(|_| "target/release/odradek".into()),
         ),
+        is_cluster: false,
+        partitions: 1000,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -58,6 +75,10 @@ fn options(arguments: &[String]) -> Result<Options, String> {
                 options.seconds = Some(value()?.parse().map_err(|_| "--seconds N".to_owned())?);
             }
             "--kafka" => options.kafka = Some(value()?.into()),
+            "--cluster" => options.is_cluster = true,
+            "--partitions" => {
+                options.partitions = value()?.parse().map_err(|_| "--partitions N".to_owned())?;
+            }
             "--dir" => options.directory = value()?.into(),
             other => return Err(format!("unknown argument {other}")),
         }

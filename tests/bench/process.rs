@@ -1,11 +1,15 @@
 //! Processes under measurement: what they cost, and how they end.
 
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
 };
+
+use rustix::process::{Pid, Signal};
 
 /// CPU that a process has used, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,12 +45,39 @@ pub(crate) fn cpu_of(pid: u32) -> Cpu {
 
 /// CPU of the threads that a process has now, in seconds; finer than ticks, and without threads that ended.
 pub(crate) fn cpu_of_threads(pid: u32) -> f64 {
+    cpu_by_thread(pid).values().sum()
+}
+
+/// The same for each thread, so that what is used between two looks does not miss what ended threads had used before.
+pub(crate) fn cpu_by_thread(pid: u32) -> HashMap<OsString, f64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let nanoseconds = threads.filter_map(|thread| {
+    let each = threads.filter_map(|thread| {
         let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
+        let nanoseconds = text.split_whitespace().next()?.parse::<f64>().ok()?;
+        Some((thread.file_name(), nanoseconds / 1e9))
     });
-    nanoseconds.sum::<f64>() / 1e9
+    each.collect()
+}
+
+/// Bytes that a process has written to files so far.
+pub(crate) fn written_by(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Whether a process runs; one that has ended and was not waited for does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Sends a signal, and does not wait.
+pub(crate) fn signal(pid: u32, kind: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended already.
+        let _ = rustix::process::kill_process(pid, kind);
+    }
 }
 
 /// Memory of a process that is its own or mapped in, in bytes.
@@ -92,10 +123,7 @@ impl Process {
 
     /// Sends SIGTERM and waits.
     pub(crate) fn terminate(&mut self) {
-        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw) {
-            // It may have ended already.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        signal(self.pid(), Signal::TERM);
         // Nothing is left to do where waiting fails.
         let _ = self.child.wait();
     }

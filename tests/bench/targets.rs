@@ -56,12 +56,14 @@ const SETTINGS: &[&str] = &[
     "transaction.state.log.min.isr=1",
 ];
 
-fn free_port() -> Result<u16, String> {
+/// A port that nothing listens on.
+pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
 }
 
-fn address(port: u16) -> SocketAddr {
+/// A port of this machine.
+pub(crate) fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
@@ -80,7 +82,8 @@ pub(crate) fn wait_for(
     Err(format!("{address} does not answer"))
 }
 
-fn listens(address: SocketAddr) -> bool {
+/// Whether something accepts connections.
+pub(crate) fn listens(address: SocketAddr) -> bool {
     std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 
@@ -93,16 +96,7 @@ impl Target {
     ) -> Result<Target, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         let (zookeeper_port, port) = (free_port()?, free_port()?);
-        let zookeeper_properties = directory.join("zookeeper.properties");
-        let text = format!(
-            "dataDir={}\nclientPort={zookeeper_port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n",
-            directory.join("zookeeper").display()
-        );
-        fs::write(&zookeeper_properties, text).map_err(|error| error.to_string())?;
-        let mut command = tool(binary, directory);
-        command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(zookeeper_properties);
-        let zookeeper = Process::start(command, &directory.join("zookeeper.out"))?;
-        wait_for(address(zookeeper_port), &listens)?;
+        let zookeeper = start_zookeeper(binary, directory, zookeeper_port)?;
         let text = format!(
             "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{}\n",
             directory.join("data").display(),
@@ -165,7 +159,27 @@ impl Target {
     }
 }
 
-fn tool(binary: &Path, directory: &Path) -> Command {
+/// Starts our ZooKeeper on an empty folder under `directory`, and waits until it listens.
+pub(crate) fn start_zookeeper(
+    binary: &Path,
+    directory: &Path,
+    port: u16,
+) -> Result<Process, String> {
+    let properties = directory.join("zookeeper.properties");
+    let text = format!(
+        "dataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n",
+        directory.join("zookeeper").display()
+    );
+    fs::write(&properties, text).map_err(|error| error.to_string())?;
+    let mut command = tool(binary, directory);
+    command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(properties);
+    let zookeeper = Process::start(command, &directory.join("zookeeper.out"))?;
+    wait_for(address(port), &listens)?;
+    Ok(zookeeper)
+}
+
+/// Our binary, which keeps its own logs under `directory`.
+pub(crate) fn tool(binary: &Path, directory: &Path) -> Command {
     let mut command = Command::new(binary);
     command.env("LOG_DIR", directory.join("logs")).current_dir(directory);
     command

@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// Kafka's code is compiled while it runs; this long it is let to.
-const WARM_UP: Duration = Duration::from_secs(60);
+pub(crate) const WARM_UP: Duration = Duration::from_secs(60);
 /// Rounds of each measurement; the median counts.
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 3;
 
 #[derive(Deserialize)]
 struct Workloads {
@@ -105,7 +105,8 @@ fn run_all(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn machine() {
+/// Says what this machine is.
+pub(crate) fn machine() {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
