@@ -7,7 +7,10 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-use crate::{load::read_frame, requests};
+use crate::{
+    load::{ask, read_frame},
+    requests,
+};
 
 /// Listens, says where, and hands every connection to a thread.
 fn serve(
@@ -66,8 +69,15 @@ pub(crate) fn follow(leader: SocketAddr, topic: &str) -> io::Result<()> {
         socket.read_exact(answer)?;
         let at = BEFORE_RECORDS + topic.len();
         let error = answer.get(at - 38..at - 36).map(|code| i16::from_be_bytes([code[0], code[1]]));
-        if error != Some(0) {
-            return Err(io::Error::other(format!("fetch answered {error:?}")));
+        match error {
+            Some(0) => {}
+            // Retention was faster. What is counted is what was written.
+            Some(1) => {
+                let answer = ask(leader, &requests::earliest(topic))?;
+                offset = number(&answer, answer.len().saturating_sub(8))?;
+                continue;
+            }
+            other => return Err(io::Error::other(format!("fetch answered {other:?}"))),
         }
         let records = answer.get(at..).unwrap_or_default();
         let mut end = 0;

@@ -4,10 +4,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use common::ids::Timestamp;
 use kafka_protocol::{
     messages::{
-        ApiKey, ApiVersionsRequest, CreateTopicsRequest, FetchRequest, MetadataRequest,
-        ProduceRequest, RequestHeader, TopicName,
+        ApiKey, ApiVersionsRequest, BrokerId, CreateTopicsRequest, FetchRequest,
+        ListOffsetsRequest, MetadataRequest, ProduceRequest, RequestHeader, TopicName,
         create_topics_request::{CreatableTopic, CreatableTopicConfig},
         fetch_request::{FetchPartition, FetchTopic},
+        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
         metadata_request::MetadataRequestTopic,
         produce_request::{PartitionProduceData, TopicProduceData},
     },
@@ -96,6 +97,17 @@ pub(crate) fn fetch(topic: &str, partition: i32, offset: i64, bytes: i32) -> Byt
         .with_session_epoch(-1)
         .with_topics(vec![topic]);
     frame(ApiKey::Fetch, 11, &request)
+}
+
+/// Asks where the first partition of a topic starts; the offset stands last in the answer.
+pub(crate) fn earliest(topic: &str) -> Bytes {
+    const EARLIEST: i64 = -2;
+    let asked = ListOffsetsPartition::default().with_timestamp(EARLIEST);
+    let topic =
+        ListOffsetsTopic::default().with_name(topic_name(topic)).with_partitions(vec![asked]);
+    let request =
+        ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+    frame(ApiKey::ListOffsets, 1, &request)
 }
 
 /// Asks for one topic.
