@@ -428,6 +428,39 @@ fn a_sleeping_test_is_found() {
     assert_eq!(breaches("src/x.rs", "#[test]\n#[ignore]\nfn f() {}"), 1);
 }
 
+/// Keys that are said to do nothing, though the code reads them. `documented` is the text of docs/configuration.md.
+fn effect_breaches(documented: &str, file: &File) -> Vec<String> {
+    let idle = documented.lines().filter(|line| line.contains("| no effect yet |"));
+    let keys = idle.filter_map(|line| line.split('`').nth(1));
+    let source = Source::parse(&file.text);
+    let reads = |key: &str| {
+        let field = format!(".{}", key.replace(['.', '-'], "_"));
+        source.lines.iter().any(|line| {
+            let ends = |at: usize| {
+                !line.code[at..].starts_with(|next: char| next == '_' || next.is_alphanumeric())
+            };
+            line.code.match_indices(&field).any(|(at, _)| ends(at + field.len()))
+        })
+    };
+    keys.filter(|key| reads(key)).map(|key| format!(": {key} has an effect")).collect()
+}
+
+#[test]
+fn keys_without_effect_are_not_read() {
+    let path = root().join("docs/configuration.md");
+    let documented = std::fs::read_to_string(path).expect("docs/configuration.md");
+    let sources = files(&["src"], |path| is_rust(path) && !path.starts_with("src/common/config/"));
+    hold(&sources, |file| effect_breaches(&documented, file));
+}
+
+#[test]
+fn a_key_with_an_effect_is_found() {
+    let documented = "| `a.b` | int | no effect yet | of a |\n| `c.d` | int | works | of c |";
+    let breaches = |text| effect_breaches(documented, &file("src/x.rs", text)).len();
+    assert_eq!(breaches("let wait = config.a_b;"), 1);
+    assert_eq!(breaches("let wait = config.a_b_c + config.c_d;"), 0);
+}
+
 // Words that have no place in the repository, taken apart so that this file has none of them.
 
 const FORBIDDEN: &[&str] = &[

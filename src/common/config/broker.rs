@@ -467,7 +467,7 @@ pub(super) mod tests {
                 "Unknown configuration 'foo' is ignored",
                 "Configuration 'group.share.enable' is set, but acts in KRaft mode only",
                 "Configuration 'rsm.config.x' is set, but needs the Java virtual machine",
-                "Configuration 'ssl.protocol' is set, but no effect yet",
+                "Configuration 'ssl.protocol' is set, but has no effect yet",
             ]
         );
     }
@@ -478,7 +478,7 @@ pub(super) mod tests {
             let config = broker(lines);
             config.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let set = "Configuration 'log.message.format.version' is set, but ignored, as by Kafka at IBP >= 3.0";
+        let set = "Configuration 'log.message.format.version' is set, but is ignored, as by Kafka at IBP >= 3.0";
         assert_eq!(warnings("log.message.format.version=2.0"), [set]);
         assert_eq!(
             warnings("log.message.format.version=0.10.2"),

@@ -50,7 +50,12 @@ impl std::fmt::Display for Warning {
                 write!(formatter, "Unknown configuration '{key}' is ignored")
             }
             Warning::WithoutEffect { key, effect } => {
-                write!(formatter, "Configuration '{key}' is set, but {}", effect.describe())
+                let verb = match effect {
+                    Effect::NotYet | Effect::Moot => "has ",
+                    Effect::NewestFormat => "is ",
+                    Effect::Works | Effect::KRaftOnly | Effect::JavaOnly => "",
+                };
+                write!(formatter, "Configuration '{key}' is set, but {verb}{}", effect.describe())
             }
             Warning::Message(text) => formatter.write_str(text),
         }

@@ -44,22 +44,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("threads moving replicas between log dirs; null means one per log dir"),
     int("request.timeout.ms", High)
         .default("30000")
-        .effect(NotYet)
         .doc("timeout of requests this broker sends to others and of internal appends"),
     boolean("delete.topic.enable", High)
         .default("true")
         .doc("permit topic deletion; when off, requests are refused"),
     boolean("controlled.shutdown.enable", Medium)
         .default("true")
-        .effect(NotYet)
         .doc("hand leadership away before stopping"),
     int("controlled.shutdown.max.retries", Medium)
         .default("3")
-        .effect(NotYet)
         .doc("attempts of the leadership hand-over"),
     long("controlled.shutdown.retry.backoff.ms", Medium)
         .default("5000")
-        .effect(NotYet)
         .doc("pause between those attempts"),
     boolean("unstable.api.versions.enable", High)
         .default("false")

@@ -101,7 +101,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         ),
     long("socket.connection.setup.timeout.ms", Medium)
         .default("10000")
-        .effect(NotYet)
         .doc("first timeout for outgoing TCP connects"),
     long("socket.connection.setup.timeout.max.ms", Medium)
         .default("30000")
