@@ -28,8 +28,11 @@ use kafka_protocol::{
 use record::{build::BatchBuilder, compression::Compression};
 
 use crate::{
+    Options,
     load::{Requests, ask, read_frame},
-    requests::{frame, topic_name},
+    process::cpu_of,
+    requests::{self, frame, topic_name},
+    targets::Target,
 };
 
 fn text(text: &str) -> StrBytes {
@@ -60,26 +63,33 @@ pub(crate) struct Member {
 /// How long a member may be silent: longer than any run.
 const SESSION_TIMEOUT_MS: i32 = 1_800_000;
 
-fn join_request(group: &str, member: StrBytes) -> Bytes {
+/// Of the JoinGroup that lets a member in at once.
+const JOIN_AT_ONCE: i16 = 3;
+/// Of the JoinGroup that first gives a member its id.
+const JOIN_BY_ID: i16 = 5;
+
+fn join_request(version: i16, group: &str, member: StrBytes, rebalance_timeout: Duration) -> Bytes {
+    let rebalance_timeout_ms = i32::try_from(rebalance_timeout.as_millis()).unwrap_or(i32::MAX);
     let protocol = JoinGroupRequestProtocol::default()
         .with_name(text("range"))
         .with_metadata(Bytes::from_static(&[0, 0, 0, 0, 0, 1, 0, 1, b't', 0xff, 0xff, 0xff, 0xff]));
     let request = JoinGroupRequest::default()
         .with_group_id(GroupId(text(group)))
         .with_session_timeout_ms(SESSION_TIMEOUT_MS)
-        .with_rebalance_timeout_ms(300_000)
+        .with_rebalance_timeout_ms(rebalance_timeout_ms)
         .with_member_id(member)
         .with_protocol_type(text("consumer"))
         .with_protocols(vec![protocol]);
-    // Version 3 lets a member in at once.
-    frame(ApiKey::JoinGroup, 3, &request)
+    frame(ApiKey::JoinGroup, version, &request)
 }
 
-fn joined(answer: &[u8]) -> Result<JoinGroupResponse, String> {
+/// A JoinGroup answer with this error.
+fn joined(answer: &[u8], version: i16, wanted: i16) -> Result<JoinGroupResponse, String> {
     let mut body = BytesMut::from(answer.get(4..).unwrap_or_default()).freeze();
-    let joined = JoinGroupResponse::decode(&mut body, 3).map_err(|error| error.to_string())?;
+    let joined = JoinGroupResponse::decode(&mut body, version);
+    let joined = joined.map_err(|error| error.to_string())?;
     match joined.error_code {
-        0 => Ok(joined),
+        code if code == wanted => Ok(joined),
         code => Err(format!("JoinGroup answered {code}")),
     }
 }
@@ -88,8 +98,9 @@ fn joined(answer: &[u8]) -> Result<JoinGroupResponse, String> {
 pub(crate) fn join_alone(address: SocketAddr, group: &str) -> Result<Member, String> {
     let deadline = clock::now() + Duration::from_secs(60);
     loop {
-        let answer = ask(address, &join_request(group, text(""))).map_err(|e| e.to_string())?;
-        match joined(&answer) {
+        let request = join_request(JOIN_AT_ONCE, group, text(""), Duration::from_secs(300));
+        let answer = ask(address, &request).map_err(|error| error.to_string())?;
+        match joined(&answer, JOIN_AT_ONCE, 0) {
             Ok(joined) => return sync(address, group, &joined),
             Err(reason) if clock::now() > deadline => return Err(reason),
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -113,12 +124,18 @@ fn sync_request(group: &str, joined: &JoinGroupResponse) -> Bytes {
 
 fn sync(address: SocketAddr, group: &str, joined: &JoinGroupResponse) -> Result<Member, String> {
     let answer = ask(address, &sync_request(group, joined)).map_err(|error| error.to_string())?;
+    synced(&answer)?;
+    Ok(Member {
+        group: group.to_owned(),
+        id: joined.member_id.clone(),
+        generation: joined.generation_id,
+    })
+}
+
+/// A SyncGroup answer of version 1 without an error.
+fn synced(answer: &[u8]) -> Result<(), String> {
     match answer.get(8..10) {
-        Some([0, 0]) => Ok(Member {
-            group: group.to_owned(),
-            id: joined.member_id.clone(),
-            generation: joined.generation_id,
-        }),
+        Some([0, 0]) => Ok(()),
         other => Err(format!("SyncGroup answered {other:?}")),
     }
 }
@@ -183,6 +200,123 @@ pub(crate) fn ask_until(
     }
 }
 
+/// Members that join an empty group.
+const JOINING: usize = 1_000;
+/// `group.initial.rebalance.delay.ms` meanwhile. Members ask for as long a rebalance, so that it is not made longer when more
+/// of them come.
+const JOIN_DELAY: Duration = Duration::from_secs(3);
+/// Groups that are joined one after the other; the median counts.
+const JOIN_ROUNDS: usize = 5;
+/// The same on Kafka before, whose code is compiled meanwhile.
+const JOIN_ROUNDS_TO_WARM: usize = 15;
+
+/// How long members took that join an empty group.
+struct Joining {
+    /// From the first to the last request to join.
+    spread: Duration,
+    /// From the last request to join until every member has its assignment.
+    stable_after: Duration,
+    /// From the first answer to a join until every member has its assignment.
+    assigned_within: Duration,
+    /// CPU of the broker for each member, from its connection to its assignment.
+    cpu_ms: f64,
+}
+
+/// What it costs that a thousand members join an empty group.
+pub(crate) fn members_that_join(options: &Options) -> Result<(), String> {
+    let is_up = |address| ask(address, &requests::metadata("nothing")).is_ok();
+    let delay = format!("group.initial.rebalance.delay.ms={}", JOIN_DELAY.as_millis());
+    let (directory, settings) = (options.directory.join("members"), [delay.as_str()]);
+    let ours = Target::ours_with(&options.binary, &directory.join("odradek"), &is_up, &settings)?;
+    let mut targets = vec![ours];
+    if let Some(peer) = &options.kafka {
+        targets.push(Target::kafka_with(peer, &directory.join("kafka"), &settings)?);
+    }
+    println!(
+        "\n| {JOINING} members join an empty group, initial delay {} ms | requests to join | stable after the last | after the delay | from the first answer | CPU-ms a member |\n|---|---|---|---|---|---|",
+        JOIN_DELAY.as_millis()
+    );
+    for target in &targets {
+        await_coordinators(target.address)?;
+        let warm = if target.is_kafka() { JOIN_ROUNDS_TO_WARM } else { 0 };
+        let mut rounds = Vec::new();
+        for round in 0..warm + JOIN_ROUNDS {
+            let joining = join_empty_group(target, &format!("empty-{round}"))?;
+            if round >= warm {
+                rounds.push(joining);
+            }
+        }
+        rounds.sort_by(|one, other| one.cpu_ms.total_cmp(&other.cpu_ms));
+        let slowest = rounds.iter().map(|one| one.stable_after).max().unwrap_or_default();
+        let median = &rounds[JOIN_ROUNDS / 2];
+        let ms = |duration: Duration| duration.as_millis();
+        println!(
+            "| {} | within {} ms | {} ms, {} at most | {} ms | {} ms | {:.3} |",
+            target.name,
+            ms(median.spread),
+            ms(median.stable_after),
+            ms(slowest),
+            ms((median.spread + median.stable_after).saturating_sub(JOIN_DELAY)),
+            ms(median.assigned_within),
+            median.cpu_ms,
+        );
+    }
+    Ok(())
+}
+
+/// Every member has a connection of its own, is given its id first, then joins, and asks for its assignment.
+fn join_empty_group(target: &Target, group: &str) -> Result<Joining, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let stranger = Member { group: group.to_owned(), id: text("stranger"), generation: 1 };
+    // A coordinator that has loaded knows that it knows no such member.
+    ask_until(target.address, &stranger.heartbeat(), |answer| match answer.get(8..10) {
+        Some([0, 25]) => Ok(()),
+        other => Err(format!("Heartbeat answered {other:?}")),
+    })?;
+    let before = cpu_of(target.pid);
+    let connect = |_| -> Result<TcpStream, String> {
+        let socket = TcpStream::connect(target.address).map_err(said)?;
+        socket.set_nodelay(true).map_err(said)?;
+        Ok(socket)
+    };
+    let mut sockets = (0..JOINING).map(connect).collect::<Result<Vec<_>, _>>()?;
+    let nobody = join_request(JOIN_BY_ID, group, text(""), JOIN_DELAY);
+    for socket in &mut sockets {
+        socket.write_all(&nobody).map_err(said)?;
+    }
+    let mut joins = Vec::with_capacity(JOINING);
+    let mut answer = Vec::new();
+    for socket in &mut sockets {
+        read_frame(socket, &mut answer).map_err(said)?;
+        // MEMBER_ID_REQUIRED.
+        let member = joined(&answer, JOIN_BY_ID, 79)?.member_id;
+        joins.push(join_request(JOIN_BY_ID, group, member, JOIN_DELAY));
+    }
+    let first_join = clock::now();
+    for (socket, join) in sockets.iter_mut().zip(&joins) {
+        socket.write_all(join).map_err(said)?;
+    }
+    let last_join = clock::now();
+    let mut first_answer = None;
+    for socket in &mut sockets {
+        read_frame(socket, &mut answer).map_err(said)?;
+        first_answer.get_or_insert_with(clock::now);
+        let joined = joined(&answer, JOIN_BY_ID, 0)?;
+        socket.write_all(&sync_request(group, &joined)).map_err(said)?;
+    }
+    for socket in &mut sockets {
+        read_frame(socket, &mut answer).map_err(said)?;
+        synced(&answer)?;
+    }
+    let stable = clock::now();
+    Ok(Joining {
+        spread: last_join - first_join,
+        stable_after: stable - last_join,
+        assigned_within: stable - first_answer.unwrap_or(stable),
+        cpu_ms: cpu_of(target.pid).since(before).total() * 1e3 / JOINING as f64,
+    })
+}
+
 /// Heartbeats of many idle groups, each every three seconds, for a while.
 pub(crate) fn idle_groups(
     address: SocketAddr,
@@ -240,6 +374,9 @@ enum Step {
 
 /// The code for "the markers of the transaction before are not all written".
 const CONCURRENT_TRANSACTIONS: [u8; 2] = [0, 51];
+
+/// How long a producer waits then before it asks again. Source: `ADD_PARTITIONS_RETRY_BACKOFF_MS` of Kafka's producer.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 impl Transactions {
     /// Takes the producer id of a transactional id.
@@ -342,7 +479,10 @@ impl Requests for Transactions {
             Step::End => answer.last_chunk().copied(),
         };
         match (self.step, code) {
-            (Step::Add, Some(CONCURRENT_TRANSACTIONS)) => Ok(0),
+            (Step::Add, Some(CONCURRENT_TRANSACTIONS)) => {
+                std::thread::sleep(RETRY_AFTER);
+                Ok(0)
+            }
             (Step::Add, Some([0, 0])) => {
                 self.step = Step::Produce;
                 Ok(0)

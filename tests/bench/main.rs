@@ -1,6 +1,6 @@
 //! What the broker costs, beside a real Kafka and beside the machine's own limits, in one run.
 //!
-//! `cargo run --release -p tests --bin bench -- [--only NAME] [--seconds N] [--kafka PEER] [--dir DIR]`
+//! `cargo run --release -p tests --bin bench -- [--only NAME|NAME...] [--seconds N] [--kafka PEER] [--dir DIR]`
 //! Workloads are in `tests/bench/workloads.toml`. With `--kafka tests/peer/peer` Kafka 3.9.1 runs beside ours.
 //! With `--cluster [--partitions N]` three brokers of each are measured instead, by `tests/bench/cluster_works.rs`.
 

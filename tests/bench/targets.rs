@@ -56,6 +56,14 @@ const SETTINGS: &[&str] = &[
     "transaction.state.log.min.isr=1",
 ];
 
+/// These settings, and the common ones that they do not set.
+fn with_common<'a>(settings: &[&'a str]) -> Vec<&'a str> {
+    let key = |setting: &str| setting.split('=').next().map(str::to_owned);
+    let is_set = |common: &&str| settings.iter().any(|setting| key(setting) == key(common));
+    let common = SETTINGS.iter().copied().filter(|common| !is_set(common));
+    settings.iter().copied().chain(common).collect()
+}
+
 /// A port that nothing listens on.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
@@ -94,13 +102,23 @@ impl Target {
         directory: &Path,
         is_up: &dyn Fn(SocketAddr) -> bool,
     ) -> Result<Target, String> {
+        Target::ours_with(binary, directory, is_up, &[])
+    }
+
+    /// As `ours`, with settings that go before the common ones.
+    pub(crate) fn ours_with(
+        binary: &Path,
+        directory: &Path,
+        is_up: &dyn Fn(SocketAddr) -> bool,
+        settings: &[&str],
+    ) -> Result<Target, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         let (zookeeper_port, port) = (free_port()?, free_port()?);
         let zookeeper = start_zookeeper(binary, directory, zookeeper_port)?;
         let text = format!(
             "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{}\n",
             directory.join("data").display(),
-            SETTINGS.join("\n")
+            with_common(settings).join("\n")
         );
         fs::write(directory.join("server.properties"), text).map_err(|error| error.to_string())?;
         let broker = start_broker(binary, directory)?;
@@ -112,6 +130,15 @@ impl Target {
 
     /// Starts a real Kafka 3.9.1 by the peer script.
     pub(crate) fn kafka(peer: &Path, directory: &Path) -> Result<Target, String> {
+        Target::kafka_with(peer, directory, &[])
+    }
+
+    /// As `kafka`, with settings that go before the common ones.
+    pub(crate) fn kafka_with(
+        peer: &Path,
+        directory: &Path,
+        settings: &[&str],
+    ) -> Result<Target, String> {
         let (zookeeper_port, port) = (free_port()?, free_port()?);
         let run = |arguments: &[&str]| -> Result<(), String> {
             let status = Command::new(peer).args(arguments).status();
@@ -124,7 +151,7 @@ impl Target {
         let connect = format!("127.0.0.1:{zookeeper_port}");
         let (directory_of_broker, port_text) = (part("broker"), port.to_string());
         let broker = ["broker", &directory_of_broker, &port_text, &connect, "1"];
-        run(&[&broker[..], SETTINGS].concat())?;
+        run(&[&broker[..], &with_common(settings)].concat())?;
         let pid = fs::read_to_string(directory.join("broker/pid")).unwrap_or_default();
         let pid = pid.trim().parse().map_err(|_| "no pid of Kafka".to_owned())?;
         let kafka = Some(kafka);

@@ -61,6 +61,11 @@ impl Measured {
         self.cpu.total() / (self.load.bytes.max(1) as f64 / 1e9)
     }
 
+    /// Bytes of interest, or transactions, for a second of CPU.
+    fn done_per_cpu(&self) -> f64 {
+        self.load.bytes as f64 / self.cpu.total().max(1e-9)
+    }
+
     fn cpu_us_per_request(&self) -> f64 {
         self.cpu.total() * 1e6 / self.load.requests.max(1) as f64
     }
@@ -77,7 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 fn run_all(options: &Options) -> Result<(), String> {
     let text = include_str!("workloads.toml");
     let workloads: Workloads = toml::from_str(text).map_err(|error| error.to_string())?;
-    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
+    let wanted = |name: &str| {
+        let only = options.only.as_ref();
+        only.is_none_or(|only| only.split('|').any(|only| name.contains(only)))
+    };
     let works: Vec<Work> = workloads.work.into_iter().filter(|work| wanted(&work.name)).collect();
     machine();
     if !works.is_empty() {
@@ -101,6 +109,9 @@ fn run_all(options: &Options) -> Result<(), String> {
     }
     if wanted("groups") {
         many_groups(options)?;
+    }
+    if wanted("members") {
+        groups::members_that_join(options)?;
     }
     Ok(())
 }
@@ -128,6 +139,7 @@ fn one_work(options: &Options, work: &Work, targets: &[Target]) -> Result<(), St
     let shape = Shape { connections: work.connections, in_flight: work.in_flight, duration };
     let floor = floor(work, shape)?;
     print_row(&work.name, &format!("floor: {}", work.floor), &floor);
+    let mut ours = None;
     for target in targets {
         let topic = format!("bench-{}", clock::wall_clock().0);
         prepare(work, target, &topic)?;
@@ -148,6 +160,22 @@ fn one_work(options: &Options, work: &Work, targets: &[Target]) -> Result<(), St
             "|  | {}: CPU per GB x {cpu:.2} of the floor, rate x {rate:.2} of it |",
             target.name
         );
+        if work.kind == Kind::Transaction {
+            println!(
+                "|  | {}: {:.0} transactions a CPU-second |",
+                target.name,
+                measured.done_per_cpu()
+            );
+        }
+        match &ours {
+            None => ours = Some(measured),
+            Some(ours) => println!(
+                "|  | beside {}: CPU per request x {:.2}, work per CPU x {:.2} |",
+                target.name,
+                ours.cpu_us_per_request() / measured.cpu_us_per_request(),
+                ours.done_per_cpu() / measured.done_per_cpu(),
+            ),
+        }
     }
     Ok(())
 }
