@@ -274,23 +274,20 @@ fn join_empty_group(target: &Target, group: &str) -> Result<Joining, String> {
         other => Err(format!("Heartbeat answered {other:?}")),
     })?;
     let before = cpu_of(target.pid);
-    let connect = |_| -> Result<TcpStream, String> {
-        let socket = TcpStream::connect(target.address).map_err(said)?;
-        socket.set_nodelay(true).map_err(said)?;
-        Ok(socket)
-    };
-    let mut sockets = (0..JOINING).map(connect).collect::<Result<Vec<_>, _>>()?;
     let nobody = join_request(JOIN_BY_ID, group, text(""), JOIN_DELAY);
-    for socket in &mut sockets {
-        socket.write_all(&nobody).map_err(said)?;
-    }
+    let mut sockets = Vec::with_capacity(JOINING);
     let mut joins = Vec::with_capacity(JOINING);
     let mut answer = Vec::new();
-    for socket in &mut sockets {
-        read_frame(socket, &mut answer).map_err(said)?;
+    // One after the other: more at once than `socket.listen.backlog.size` would wait for the kernel to send again.
+    for _ in 0..JOINING {
+        let mut socket = TcpStream::connect(target.address).map_err(said)?;
+        socket.set_nodelay(true).map_err(said)?;
+        socket.write_all(&nobody).map_err(said)?;
+        read_frame(&mut socket, &mut answer).map_err(said)?;
         // MEMBER_ID_REQUIRED.
         let member = joined(&answer, JOIN_BY_ID, 79)?.member_id;
         joins.push(join_request(JOIN_BY_ID, group, member, JOIN_DELAY));
+        sockets.push(socket);
     }
     let first_join = clock::now();
     for (socket, join) in sockets.iter_mut().zip(&joins) {
