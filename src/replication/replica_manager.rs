@@ -141,12 +141,32 @@ impl ReplicaManager {
         word: LeaderAndIsr,
         settings: &dyn Fn(&str) -> Arc<TopicSettings>,
     ) -> Result<(), ErrorCode> {
+        let name = &word.topic_partition;
+        let hosted = self.get(&name.topic, name.partition);
+        let is_other = hosted.as_ref().is_some_and(|one| !is_same_topic(one.topic_id(), &word));
+        if is_other && word.leadership.epoch <= LeaderEpoch::NONE {
+            // Nothing is moved aside for a word that no controller says.
+            return Err(ErrorCode::InconsistentTopicId);
+        }
+        let hosted = hosted.filter(|_| !is_other);
+        match &hosted {
+            Some(partition) => {
+                if partition.log().log_directory().is_offline() {
+                    return Err(ErrorCode::KafkaStorageError);
+                }
+                if !self.is_new_to(partition, &word)? {
+                    return Ok(());
+                }
+            }
+            None if word.leadership.epoch <= LeaderEpoch::NONE => {
+                return Err(ErrorCode::StaleControllerEpoch);
+            }
+            None => {}
+        }
         if !word.leadership.replicas.contains(&self.surroundings.local) {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
-        let name = &word.topic_partition;
-        let hosted = self.get(&name.topic, name.partition);
-        let partition = match hosted.filter(|hosted| is_same_topic(hosted.topic_id(), &word)) {
+        let partition = match hosted {
             Some(partition) => partition,
             None => self.host(&word, settings)?,
         };
@@ -154,14 +174,6 @@ impl ReplicaManager {
             return Err(ErrorCode::KafkaStorageError);
         }
         self.learn_topic_id(&partition, &word)?;
-        let current = partition.leader_epoch();
-        if current != LeaderEpoch::NONE && word.leadership.epoch <= current {
-            let newer_state = word.leadership.partition_epoch > partition.partition_epoch();
-            let same_epoch = word.leadership.epoch == current;
-            if !(same_epoch && newer_state) {
-                return Err(ErrorCode::StaleControllerEpoch);
-            }
-        }
         if word.leadership.partition_epoch < partition.partition_epoch() {
             info!(target: "state.change.logger", partition = %name, "the state is older than what the controller has agreed to since");
             return Ok(());
@@ -174,6 +186,30 @@ impl ReplicaManager {
             self.follow(&partition, &word);
         }
         Ok(())
+    }
+
+    /// Whether a word says anything new of a partition that is hosted: a new epoch, or a newer state of the present one. One
+    /// that tells the topic's id alone is taken, and is no error.
+    fn is_new_to(
+        &self,
+        partition: &Arc<Partition>,
+        word: &LeaderAndIsr,
+    ) -> Result<bool, ErrorCode> {
+        let (current, told) = (partition.leader_epoch(), &word.leadership);
+        if told.epoch > current {
+            return Ok(true);
+        }
+        if told.epoch < current {
+            return Err(ErrorCode::StaleControllerEpoch);
+        }
+        if told.partition_epoch > partition.partition_epoch() {
+            return Ok(true);
+        }
+        if word.topic_id.is_some() && partition.topic_id().is_none() {
+            self.learn_topic_id(partition, word)?;
+            return Ok(false);
+        }
+        Err(ErrorCode::StaleControllerEpoch)
     }
 
     /// Leads the partition; after a planned move once it is taken over. Internal topics are written with acks=all, so that

@@ -596,6 +596,40 @@ async fn a_topic_made_again_begins_empty_everywhere() {
 }
 
 #[tokio::test]
+async fn a_word_of_an_old_epoch_changes_nothing() {
+    let mut cluster = Cluster::start();
+    cluster.lead(0, 1, &[1], &[1]);
+    let hosted = cluster.broker(1);
+    let told = |index: i32, id: Uuid, epoch: i32, replicas: &[i32]| {
+        let word = LeaderAndIsr {
+            topic_partition: TopicPartition::new(TOPIC, index),
+            topic_id: Some(id),
+            leader: BrokerId(1),
+            leadership: Leadership {
+                epoch: LeaderEpoch(epoch),
+                partition_epoch: PartitionEpoch(0),
+                replicas: replicas.iter().map(|id| BrokerId(*id)).collect(),
+                adding: Vec::new(),
+                removing: Vec::new(),
+                isr: vec![BrokerId(1)],
+            },
+            is_new: false,
+        };
+        hosted.replicas.apply(word, &|_| settings())
+    };
+    let stale = Err(ErrorCode::StaleControllerEpoch);
+    assert_eq!(told(0, TOPIC_ID, 1, &[1]), stale);
+    // The epoch is looked at before the replicas, also where nothing is hosted yet.
+    assert_eq!(told(0, TOPIC_ID, 0, &[2]), stale);
+    assert_eq!(told(0, TOPIC_ID, 2, &[2]), Err(ErrorCode::UnknownTopicOrPartition));
+    assert_eq!(told(9, TOPIC_ID, -1, &[1]), stale);
+    assert!(hosted.replicas.get(TOPIC, 9).is_none());
+    // No log is moved aside for it.
+    assert_eq!(told(0, Uuid(78), -5, &[1]), Err(ErrorCode::InconsistentTopicId));
+    assert_eq!(cluster.partition(1).topic_id(), Some(TOPIC_ID));
+}
+
+#[tokio::test]
 async fn idle_partitions_cost_nothing() {
     const COUNT: i32 = 200;
     let mut cluster = Cluster::start();
