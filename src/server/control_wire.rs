@@ -46,7 +46,7 @@ const LEADER_AND_ISR_BY_TOPIC: i16 = 2;
 /// From this version on LeaderAndIsr and its answer know topic ids.
 const LEADER_AND_ISR_TOPIC_IDS: i16 = 5;
 /// From this version on partitions stand under their topic in UpdateMetadata.
-const UPDATE_METADATA_BY_TOPIC: i16 = 5;
+pub(crate) const UPDATE_METADATA_BY_TOPIC: i16 = 5;
 /// From this version on an endpoint in UpdateMetadata says its listener.
 const UPDATE_METADATA_LISTENERS: i16 = 3;
 /// From this version on each partition in StopReplica says whether it is to be deleted.
@@ -229,6 +229,20 @@ pub(crate) fn leader_and_isr_response(
             .with_partition_errors(errors)
     });
     response.with_topics(topics.collect())
+}
+
+/// A refusal names all topics of the request, also those without partitions.
+pub(crate) fn name_empty_topics(
+    response: &mut LeaderAndIsrResponse,
+    ids: &[Option<Uuid>],
+    version: i16,
+) {
+    if version >= LEADER_AND_ISR_TOPIC_IDS {
+        let named = ids
+            .iter()
+            .map(|id| LeaderAndIsrTopicError::default().with_topic_id(wire_topic_id(*id)));
+        response.topics.extend(named);
+    }
 }
 
 /// What a broker answered to LeaderAndIsr.

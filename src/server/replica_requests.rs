@@ -2,7 +2,7 @@
 //! Source: `KafkaApis.handleLeaderAndIsrRequest` and its neighbours.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -15,7 +15,7 @@ use common::{
     ids::{BrokerEpoch, ControllerEpoch, LeaderEpoch},
     topic::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition},
 };
-use controller::request::{self, Body, BrokerRequest, DURING_DELETE};
+use controller::request::{self, Body, BrokerRequest, DURING_DELETE, StopReplicaPartition};
 use metadata::cache::MetadataCache;
 use partition::leader::Leadership;
 use replication::{
@@ -130,6 +130,7 @@ impl ReplicaRequests {
                 });
             }
         }
+        let words = once_each(words, |word| word.topic_partition.clone());
         let (replicas, configs) = (self.replicas.clone(), self.topic_configs.clone());
         // Logs are made on disk, which is not for a thread of the runtime.
         let applied = tokio::task::spawn_blocking(move || {
@@ -191,16 +192,20 @@ impl ReplicaRequests {
     async fn stop(&self, told: request::StopReplica) -> Answer {
         self.hand_over(&told).await;
         let replicas = self.replicas.clone();
+        let named = told.topics.into_iter().flat_map(|topic| {
+            let name = topic.name;
+            let named = move |one: StopReplicaPartition| {
+                (TopicPartition::new(name.clone(), one.index), one)
+            };
+            topic.partitions.into_iter().map(named)
+        });
+        let named = once_each(named.collect(), |(name, _)| name.clone());
         let stopped = tokio::task::spawn_blocking(move || {
-            let mut partitions = Vec::new();
-            for topic in told.topics {
-                for partition in topic.partitions {
-                    let name = TopicPartition::new(topic.name.clone(), partition.index);
-                    let error = stop_one(&replicas, &name, partition);
-                    partitions.push((name, error));
-                }
-            }
-            partitions
+            let stop = |(name, told)| {
+                let error = stop_one(&replicas, &name, told);
+                (name, error)
+            };
+            named.into_iter().map(stop).collect::<Vec<_>>()
         });
         match stopped.await {
             Ok(partitions) => {
@@ -212,6 +217,22 @@ impl ReplicaRequests {
             Err(_) => Answer { error: ErrorCode::UnknownServerError, partitions: Vec::new() },
         }
     }
+}
+
+/// What is told of each partition: the last, where one is named several times.
+fn once_each<T>(told: Vec<T>, name: impl Fn(&T) -> TopicPartition) -> Vec<T> {
+    let mut places: HashMap<TopicPartition, usize> = HashMap::new();
+    let mut once: Vec<T> = Vec::with_capacity(told.len());
+    for one in told {
+        match places.entry(name(&one)) {
+            Entry::Occupied(place) => once[*place.get()] = one,
+            Entry::Vacant(place) => {
+                place.insert(once.len());
+                once.push(one);
+            }
+        }
+    }
+    once
 }
 
 /// The replicas that stop because they are elsewhere now. Of a topic that is deleted nothing is to be kept; without an
@@ -227,14 +248,27 @@ fn moved(told: &request::StopReplica) -> Vec<(TopicPartition, LeaderEpoch)> {
 fn stop_one(
     replicas: &ReplicaManager,
     name: &TopicPartition,
-    told: request::StopReplicaPartition,
+    told: StopReplicaPartition,
 ) -> ErrorCode {
-    let current = replicas.get(&name.topic, name.partition);
-    let current = current.map_or(LeaderEpoch::NONE, |partition| partition.leader_epoch());
+    let hosted = replicas.get(&name.topic, name.partition);
     let overrides = told.leader_epoch == DURING_DELETE || told.leader_epoch == LeaderEpoch::NONE;
-    if !overrides && told.leader_epoch < current {
+    if hosted.is_some_and(|one| !overrides && told.leader_epoch < one.leader_epoch()) {
         return ErrorCode::FencedLeaderEpoch;
     }
     info!(target: "state.change.logger", partition = %name, delete = told.delete, "stops the replica");
     replicas.stop(name, told.delete).err().unwrap_or(ErrorCode::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use common::topic::TopicPartition;
+
+    use super::once_each;
+
+    #[test]
+    fn the_last_word_on_a_partition_counts() {
+        let told = vec![(0, "a"), (1, "b"), (0, "c")];
+        let once = once_each(told, |(index, _)| TopicPartition::new("t", *index));
+        assert_eq!(once, [(0, "c"), (1, "b")]);
+    }
 }

@@ -20,7 +20,8 @@ use common::{
 };
 use kafka_protocol::{
     messages::{
-        BrokerId as WireBrokerId, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest,
+        BrokerId as WireBrokerId, LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest,
+        UpdateMetadataRequest,
         leader_and_isr_request::LeaderAndIsrPartitionState,
         stop_replica_request::{StopReplicaPartitionV0, StopReplicaTopicV1},
         update_metadata_request::{
@@ -35,10 +36,10 @@ use metadata::{
 };
 
 use super::{
-    ControlVersions, leader_and_isr_request, leader_and_isr_response, read_leader_and_isr,
-    read_leader_and_isr_response, read_stop_replica, read_stop_replica_response,
-    read_update_metadata, shared::SharedUpdate, stop_replica_request, stop_replica_response,
-    update_metadata_request, wire_name,
+    ControlVersions, leader_and_isr_request, leader_and_isr_response, name_empty_topics,
+    read_leader_and_isr, read_leader_and_isr_response, read_stop_replica,
+    read_stop_replica_response, read_update_metadata, shared::SharedUpdate, stop_replica_request,
+    stop_replica_response, update_metadata_request, wire_name,
 };
 use crate::handlers::text;
 
@@ -184,6 +185,16 @@ fn answers_to_leader_and_isr_name_topics_by_id_once_there_are_ids() {
         let read = read_leader_and_isr_response(arrived, &told);
         assert_eq!(read, (ErrorCode::None, results.clone()), "version {version}");
     }
+}
+
+#[test]
+fn a_refused_leader_and_isr_names_topics_without_partitions_by_id() {
+    let named = |version| {
+        let mut response = LeaderAndIsrResponse::default();
+        name_empty_topics(&mut response, &[Some(Uuid(7))], version);
+        response.topics.iter().map(|topic| topic.topic_id.as_u128()).collect::<Vec<_>>()
+    };
+    assert_eq!((named(4), named(5)), (vec![], vec![7]));
 }
 
 #[test]

@@ -48,10 +48,14 @@ pub(crate) async fn handle(
             .with_port(i32::from(endpoint.port))
             .with_rack(broker.rack.as_deref().map(text))
     });
+    let brokers: Vec<DescribeClusterBroker> = brokers.collect();
+    // A controller that clients cannot find among the brokers is none for them.
+    let controller = snapshot.controller().unwrap_or(BrokerId::NONE).0;
+    let is_named = brokers.iter().any(|broker| broker.broker_id.0 == controller);
     let response = response
-        .with_brokers(brokers.collect())
+        .with_brokers(brokers)
         .with_cluster_id(text(&broker.cluster_id))
-        .with_controller_id(messages::BrokerId(snapshot.controller().unwrap_or(BrokerId::NONE).0));
+        .with_controller_id(messages::BrokerId(if is_named { controller } else { -1 }));
     if request.include_cluster_authorized_operations {
         return response.with_cluster_authorized_operations(CLUSTER_OPERATIONS);
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use ::controller::request::Body;
+use ::controller::request::{Body, LeaderAndIsrTopic};
 use common::{
     ids::{BrokerEpoch, BrokerId, ControllerEpoch},
     topic::{TopicPartition, Uuid},
@@ -26,11 +26,20 @@ pub(crate) async fn handle(
         topic.partitions.iter().map(|one| TopicPartition::new(topic.name.clone(), one.index))
     });
     let named: Vec<TopicPartition> = named.collect();
+    let is_empty = |topic: &&LeaderAndIsrTopic| topic.partitions.is_empty();
+    let empty: Vec<Option<Uuid>> =
+        told.topics.iter().filter(is_empty).map(|topic| topic.id).collect();
     let answer = broker.obey(controller, broker_epoch, Body::LeaderAndIsr(told)).await;
     let partitions = match answer.error.is_none() {
         true => answer.partitions,
         // A refusal is told for each partition as well.
         false => named.into_iter().map(|id| (id, answer.error)).collect(),
     };
-    control_wire::leader_and_isr_response(answer.error, &partitions, &ids, ctx.api_version)
+    let version = ctx.api_version;
+    let mut response =
+        control_wire::leader_and_isr_response(answer.error, &partitions, &ids, version);
+    if !answer.error.is_none() {
+        control_wire::name_empty_topics(&mut response, &empty, version);
+    }
+    response
 }
