@@ -16,24 +16,42 @@ topic=quickstart-events
 zookeeper_pid=$LOG_DIR/quickstart-zookeeper.pid
 broker_pid=$LOG_DIR/quickstart-broker.pid
 
-fail() { echo "kafka-quickstart: $*" >&2; exit 1; }
+started=() # pid files of what this call has started
+# Says why it does not work, and ends what this call has started.
+fail() {
+  echo "kafka-quickstart: $*" >&2
+  local file
+  for file in "${started[@]}"; do
+    kill "$(cat "$file")" 2> /dev/null
+    rm -f "$file"
+  done
+  exit 1
+}
 
 # The value of a key in a properties file, or a default.
 property() { # file key default
   local value
-  value=$(sed -n "s/^[[:space:]]*${2//./\\.}[[:space:]]*[=:][[:space:]]*//p" "$1" | tail -1)
+  value=$(sed -n "s/[[:space:]]*\$//; s/^[[:space:]]*${2//./\\.}[[:space:]]*[=:][[:space:]]*//p" "$1" | tail -1)
   echo "${value:-$3}"
+}
+
+# A text without white space around it.
+trimmed() {
+  local text=$1
+  text=${text#"${text%%[![:space:]]*}"}
+  echo "${text%"${text##*[![:space:]]}"}"
 }
 
 # Whether the process of a pid file lives and is ours.
 lives() { # pid-file word
   local pid
   pid=$(cat "$1" 2> /dev/null) || return 1
-  [ -n "$pid" ] && tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -q -- "$2"
+  [ -n "$pid" ] && [ -r "/proc/$pid/cmdline" ] && { tr '\0' ' ' < "/proc/$pid/cmdline"; } 2> /dev/null | grep -q -- "$2"
 }
 
 is_open() { # host port
-  (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null
+  local host=${1#\[}
+  (exec 3<> "/dev/tcp/${host%\]}/$2") 2> /dev/null
 }
 
 stop_one() { # pid-file word name
@@ -75,7 +93,7 @@ done
 zookeeper_port=$(property "$zookeeper_file" clientPort 2181)
 zookeeper_data=$(property "$zookeeper_file" dataDir /tmp/zookeeper)
 listener=$(property "$server_file" listeners "PLAINTEXT://:9092")
-listener=${listener%%,*}
+listener=$(trimmed "${listener%%,*}")
 address=${listener##*://}
 host=${address%:*}
 port=${address##*:}
@@ -97,7 +115,7 @@ check_directory "$LOG_DIR" "log directory"
 check_directory "$zookeeper_data" "data directory of ZooKeeper (dataDir in $zookeeper_file)"
 IFS=, read -ra directories <<< "$log_dirs"
 for directory in "${directories[@]}"; do
-  check_directory "$directory" "data directory of the broker (log.dirs in $server_file)"
+  check_directory "$(trimmed "$directory")" "data directory of the broker (log.dirs in $server_file)"
 done
 
 if ! lives "$zookeeper_pid" QuorumPeerMain && is_open localhost "$zookeeper_port"; then
@@ -118,6 +136,7 @@ fi
 start() { # pid-file output script file
   setsid "$bin/$3" "$4" > "$LOG_DIR/$2" 2>&1 < /dev/null &
   echo $! > "$1"
+  started+=("$1")
 }
 
 wait_for() { # pid-file word name output command...: until the command succeeds, at most a minute
@@ -127,7 +146,6 @@ wait_for() { # pid-file word name output command...: until the command succeeds,
     if "$@" > /dev/null 2>&1; then return; fi
     # The script needs a moment to become the server.
     if ! kill -0 "$(cat "$pid_file")" 2> /dev/null; then
-      rm -f "$pid_file"
       local reason
       reason=$(grep . "$LOG_DIR/$output" | tail -1)
       fail "the $name ended at once (${reason:-no output}): see $LOG_DIR/$output"
