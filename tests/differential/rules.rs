@@ -11,11 +11,6 @@ use crate::{
     tree::{Difference, Tree},
 };
 
-/// What a controller says to brokers: an edge of an epoch would make a broker obey nobody else. Their wire form has tests
-/// of its own, and clusters of both kinds of brokers say and hear them.
-pub(crate) const NOT_ASKED: [ApiKey; 3] =
-    [ApiKey::LeaderAndIsr, ApiKey::StopReplica, ApiKey::UpdateMetadata];
-
 /// Values that cannot be the same on two clusters, and why; printed by the run.
 pub(crate) const MASKS: &[(&str, &str)] = &[
     (
@@ -327,6 +322,42 @@ const RULES: &[Rule] = &[
         let size = |text: &str| text.parse::<i64>().unwrap_or(i64::MAX / 2);
         difference.path.ends_with("partition_size")
             && (size(&difference.kafka) - size(&difference.ours)).abs() < 16
+    }),
+    ("stopped-replicas-are-not-served", |asked, _| {
+        let is_kept = ["DeletePartitions=0", "DeletePartition=0"];
+        asked.api == "StopReplica"
+            && asked.name.ends_with("and then")
+            && is_kept.iter().any(|kept| asked.name.contains(kept))
+    }),
+    ("unknown-leaders-are-followed", |asked, _| {
+        let is_other = asked.name.contains("States.Leader=");
+        asked.api == "LeaderAndIsr" && is_other && asked.name.ends_with("and then")
+    }),
+    ("newer-states-of-an-epoch-are-taken", |asked, difference| {
+        let field = asked.name.rsplit('.').next().unwrap_or_default();
+        let of_field = match difference.ours.as_str() {
+            "0" => field.starts_with("PartitionEpoch="),
+            // Of a follower Kafka takes the topic's id away.
+            "11" => field.starts_with("Leader="),
+            _ => false,
+        };
+        asked.name.contains("of the epoch there is/") && of_field
+    }),
+    ("repeated-topics-are-told-once", |asked, _| {
+        let twice = ["/TopicStates=[{", "/TopicStates.TopicName=\"unknown\""];
+        asked.api == "LeaderAndIsr" && twice.iter().any(|twice| asked.name.contains(twice))
+    }),
+    ("impossible-endpoints-are-left-out", |asked, _| {
+        let fields = ["V0Port=", "Endpoints.Port=", "Endpoints.SecurityProtocol=", "Endpoints=[{"];
+        let of_broker = |field: &&str| asked.name.contains(&format!("LiveBrokers.{field}"));
+        asked.api == "UpdateMetadata" && fields.iter().any(of_broker)
+    }),
+    ("ids-outlive-partitions", |asked, difference| {
+        let is_gone = asked.name.contains("PartitionStates.Leader=-2 and then");
+        asked.api == "UpdateMetadata" && is_gone && difference.path.ends_with("topic_id")
+    }),
+    ("stray-by-topic-id", |asked, _| {
+        asked.api == "LeaderAndIsr" && asked.name.contains("TopicStates.TopicId=x")
     }),
     ("help-in-own-words", |_, difference| difference.path.ends_with("documentation")),
 ];

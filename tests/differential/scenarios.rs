@@ -1,6 +1,7 @@
 //! What is asked: base requests per API, as JSON by Kafka's names of fields. Fields that a version lacks are passed over.
 
 mod configs;
+mod control;
 mod controller;
 mod data;
 pub(crate) mod group_bodies;
@@ -103,6 +104,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     all.extend(coordinators());
     all.extend(groups::scenarios());
     all.extend(transactions::scenarios());
+    all.extend(control::scenarios());
     all
 }
 
