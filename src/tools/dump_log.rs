@@ -119,7 +119,7 @@ impl Dump {
                 prints_data,
                 is_deep: prints_data || options.has("deep-iteration"),
                 skips_metadata: options.has("skip-record-metadata"),
-                max_bytes: (max_bytes != i32::MAX).then(|| u64::try_from(max_bytes).unwrap_or(0)),
+                max_bytes: (max_bytes != i32::MAX).then_some(max_bytes),
                 decoder: Decoder::new(options)?,
             },
             index: IndexOptions {

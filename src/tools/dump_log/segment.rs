@@ -4,7 +4,7 @@ use std::{fs::File, io::Write, os::unix::fs::FileExt, path::Path};
 
 use common::ids::{Offset, Timestamp};
 use record::{
-    batch::{Batches, TimestampType, increment_sequence},
+    batch::{BatchError, Batches, TimestampType, increment_sequence},
     compression::{Codec, decompress},
     control::{ControlType, TransactionResult, parse_marker, parse_type},
     entry::{ENTRY_PREFIX_LENGTH, EntryHeader},
@@ -18,13 +18,19 @@ use crate::clients::file_exception;
 /// Largest batch after decompression.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
+/// The newest format of batches.
+const NEWEST_MAGIC: i8 = 2;
+
+/// Where an entry says its format.
+const MAGIC_AT: usize = 16;
+
 /// How logs are shown.
 pub(super) struct LogOptions {
     pub(super) prints_data: bool,
     pub(super) is_deep: bool,
     pub(super) skips_metadata: bool,
-    /// None is all of the file.
-    pub(super) max_bytes: Option<u64>,
+    /// None is all of the file. A negative number is the user's, and refused.
+    pub(super) max_bytes: Option<i32>,
     pub(super) decoder: Decoder,
 }
 
@@ -60,9 +66,13 @@ impl EntryReader {
         let mut prefix = [0; ENTRY_PREFIX_LENGTH];
         let prefix = &mut prefix[..left.min(ENTRY_PREFIX_LENGTH)];
         self.read_at(prefix)?;
-        match EntryHeader::parse(prefix) {
+        let parsed = match EntryHeader::parse(prefix) {
+            Err(BatchError::Magic(magic)) => parse_as_newest(prefix, magic),
+            parsed => parsed,
+        };
+        match parsed {
             Ok(header) => Ok((header.size <= left).then_some(header)),
-            Err(record::batch::BatchError::Incomplete { .. }) => Ok(None),
+            Err(BatchError::Incomplete { .. }) => Ok(None),
             Err(error) => Err(Stop::Fault(format!(
                 "org.apache.kafka.common.errors.CorruptRecordException: {error} in file {}",
                 self.path
@@ -75,6 +85,9 @@ impl EntryReader {
         let Some(header) = self.peek()? else { return Ok(None) };
         let mut bytes = vec![0; header.size];
         self.read_at(&mut bytes)?;
+        if header.magic > NEWEST_MAGIC {
+            bytes[MAGIC_AT] = NEWEST_MAGIC.unsigned_abs();
+        }
         let position = self.position;
         self.position += u64::try_from(header.size).unwrap_or(u64::MAX);
         Ok(Some(Entry { position, header, bytes }))
@@ -86,6 +99,15 @@ impl EntryReader {
     }
 }
 
+/// A header of a format that does not exist: it is read as the newest one is, as `FileLogInputStream` does.
+fn parse_as_newest(prefix: &mut [u8], magic: i8) -> Result<EntryHeader, BatchError> {
+    if magic < NEWEST_MAGIC {
+        return Err(BatchError::Magic(magic));
+    }
+    prefix[MAGIC_AT] = NEWEST_MAGIC.unsigned_abs();
+    EntryHeader::parse(prefix).map(|header| EntryHeader { magic, ..header })
+}
+
 /// Shows a log; gives pairs of offsets that do not follow each other.
 pub(super) fn dump(
     path: &Path,
@@ -93,7 +115,11 @@ pub(super) fn dump(
     out: &mut impl Write,
 ) -> Result<Vec<(Offset, Offset)>, Stop> {
     writeln!(out, "Log starting offset: {}", offset_of(path)?)?;
-    let mut reader = EntryReader::open(path, 0, options.max_bytes)?;
+    let bytes = options.max_bytes.map(|size| {
+        let refused = || format!("java.lang.IllegalArgumentException: Invalid size: {size}");
+        u64::try_from(size).map_err(|_| Stop::Fault(refused()))
+    });
+    let mut reader = EntryReader::open(path, 0, bytes.transpose()?)?;
     let mut gaps = Vec::new();
     let mut last: Option<Offset> = None;
     while let Some(entry) = reader.next()? {
@@ -153,6 +179,7 @@ fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Stop> {
         )?;
     }
     let codec = header.codec.map_or("unknown", Codec::name);
+    let as_read = EntryHeader { magic: header.magic.min(NEWEST_MAGIC), ..*header };
     writeln!(
         out,
         " position: {} {}: {} size: {} magic: {} compresscodec: {codec} crc: {} isvalid: {}",
@@ -162,7 +189,7 @@ fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Stop> {
         header.size,
         header.magic,
         header.crc,
-        header.crc_matches(&entry.bytes),
+        as_read.crc_matches(&entry.bytes),
     )?;
     Ok(())
 }

@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use common::ids::{Offset, Timestamp};
+use record::{build::BatchBuilder, compression::Compression};
+
 use super::{Dump, OPTIONS, Stop};
 use crate::options::Options;
 
@@ -95,4 +98,55 @@ fn offsets_look_as_kafka_shows_them() {
 fn transactions_look_as_kafka_shows_them() {
     let compared = compare("dump-transactions.txt", &["--transaction-log-decoder"]);
     assert!(compared > 1500, "{compared} lines");
+}
+
+/// What is shown of a log of one batch after something was done to its bytes, and the fault at the end.
+fn shown(words: &[&str], damage: impl Fn(&mut Vec<u8>)) -> (Vec<String>, Option<String>) {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let options = Options::parse(OPTIONS, &words).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut builder = BatchBuilder::new(Compression::None).base_offset(Offset(0));
+    builder.append(Timestamp(7), Some(b"key"), Some(b"value"), &[]).unwrap();
+    let mut bytes = builder.finish().to_vec();
+    damage(&mut bytes);
+    fs::write(folder.path().join("00000000000000000000.log"), bytes).unwrap();
+    let mut dump = Dump::new(&options, folder.path().to_owned()).ok().unwrap();
+    let mut out = Vec::new();
+    let fault = match dump.file("00000000000000000000.log", &mut out) {
+        Ok(()) => None,
+        Err(Stop::Fault(text)) => Some(text),
+        Err(Stop::Output) => panic!("a vector takes what is written"),
+    };
+    let lines = String::from_utf8(out).unwrap().lines().map(str::to_owned).collect();
+    (lines, fault)
+}
+
+#[test]
+fn a_batch_of_an_unknown_format_is_shown_as_one_of_the_newest() {
+    let (whole, fault) = shown(&["--deep-iteration"], |_| ());
+    assert_eq!((whole.len(), fault), (4, None));
+    let (lines, fault) = shown(&["--deep-iteration"], |bytes| bytes[16] = 9);
+    assert_eq!(fault, None);
+    let expected: Vec<String> =
+        whole.iter().map(|line| line.replace("magic: 2", "magic: 9")).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_is_no_entry_is_counted_whatever_its_format_were() {
+    let (lines, fault) = shown(&[], |bytes| {
+        bytes.truncate(40);
+        bytes[8..12].copy_from_slice(&1000_i32.to_be_bytes());
+        bytes[16] = 97;
+    });
+    assert_eq!(fault, None);
+    let last = lines.last().unwrap();
+    assert_eq!(last, "Found 40 invalid bytes at the end of 00000000000000000000.log");
+}
+
+#[test]
+fn a_negative_size_is_refused() {
+    let (lines, fault) = shown(&["--max-bytes", "-5"], |_| ());
+    assert_eq!(lines.last().unwrap(), "Log starting offset: 0");
+    assert_eq!(fault.unwrap(), "java.lang.IllegalArgumentException: Invalid size: -5");
 }
