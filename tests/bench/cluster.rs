@@ -89,11 +89,12 @@ impl Cluster {
         let mut cluster = Cluster {
             maker: maker.clone(),
             directory: directory.to_owned(),
-            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            settings: Vec::new(),
             zookeeper_port,
             brokers: Vec::new(),
             _zookeeper: zookeeper,
         };
+        cluster.set(settings);
         for id in IDS {
             let broker = Broker { id, port: free_port()?, pid: 0, process: None };
             cluster.brokers.push(broker);
@@ -177,6 +178,18 @@ impl Cluster {
     /// Whether a broker's process runs.
     pub(crate) fn is_alive(&self, id: i32) -> bool {
         is_alive(self.broker(id).pid)
+    }
+
+    /// Waits until a broker's process has ended.
+    pub(crate) fn await_end(&self, id: i32, deadline: Instant) {
+        while self.is_alive(id) && clock::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Sets what brokers are set to that are started from now on.
+    pub(crate) fn set(&mut self, settings: &[&str]) {
+        self.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
     }
 
     /// Waits until every broker that runs sees the topics as `is_so` asks.

@@ -189,8 +189,7 @@ fn await_quiet(pid: u32) -> Result<(), String> {
 
 /// What it costs to make, to keep and to move many partitions.
 fn operations(maker: &Maker, directory: &Path, count: i32) -> Result<(), String> {
-    let session = format!("zookeeper.session.timeout.ms={}", SESSION_TIMEOUT.as_millis());
-    let mut cluster = Cluster::start(maker, directory, &[&session])?;
+    let mut cluster = Cluster::start(maker, directory, &[])?;
     let name = cluster.name();
     let topics = create_many(&cluster, count)?;
     std::thread::sleep(Duration::from_secs(5));
@@ -205,6 +204,15 @@ fn operations(maker: &Maker, directory: &Path, count: i32) -> Result<(), String>
     let idle: Vec<String> = idle.map(|share| format!("{share:.3}")).collect();
     let memory = IDS.map(|id| format!("{:.0}", memory_of(cluster.pid(id)) as f64 / 1e6));
     println!("| idle for 30 s | {name} | {} % CPU, {} MB |", idle.join(", "), memory.join(", "));
+    // Nobody wants to wait for the default of 18 s; a connection may take longer on a busy machine.
+    let session = format!("zookeeper.session.timeout.ms={}", SESSION_TIMEOUT.as_millis());
+    cluster.set(&[&session, "zookeeper.connection.timeout.ms=30000"]);
+    for id in IDS {
+        cluster.signal(id, Signal::TERM);
+        cluster.await_end(id, clock::now() + Duration::from_secs(180));
+        cluster.start_broker(id)?;
+        await_whole(&cluster, &topics, count)?;
+    }
     let shutdown = (Signal::TERM, Duration::ZERO);
     let crash = (Signal::KILL, SESSION_TIMEOUT);
     for (what, how, is_controller) in [
@@ -291,9 +299,7 @@ fn lose(
     let lost: &Cluster = cluster;
     let (led, ended) = std::thread::scope(|scope| {
         let ended = scope.spawn(|| {
-            while lost.is_alive(victim) && clock::now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            lost.await_end(victim, deadline);
             began.elapsed()
         });
         let led = others.iter().try_for_each(|id| {
