@@ -105,11 +105,8 @@ impl Words<'_> {
                 first.to_string()
             }
             '"' => {
-                let Some(end) = self.rest[1..].find('"') else {
-                    return Err(JaasError::Syntax(self.last.clone()));
-                };
-                let word = self.rest[1..1 + end].to_owned();
-                self.rest = &self.rest[end + 2..];
+                let (word, rest) = quoted(&self.rest[1..]);
+                self.rest = rest;
                 word
             }
             _ => {
@@ -151,6 +148,48 @@ impl Words<'_> {
             _ => Err(JaasError::Syntax(before)),
         }
     }
+}
+
+/// What a quote that has begun holds, and what is behind it. It ends with its line at the latest.
+/// Source: Java's `StreamTokenizer`.
+fn quoted(text: &str) -> (String, &str) {
+    let mut word = String::new();
+    let mut rest = text.chars();
+    loop {
+        let behind = rest.as_str();
+        match rest.next() {
+            None | Some('\n' | '\r') => return (word, behind),
+            Some('"') => return (word, rest.as_str()),
+            Some('\\') => word.extend(escaped(&mut rest)),
+            Some(character) => word.push(character),
+        }
+    }
+}
+
+/// The character that a backslash and what follows it stand for.
+fn escaped(rest: &mut std::str::Chars<'_>) -> Option<char> {
+    Some(match rest.next()? {
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        first @ '0'..='7' => {
+            // Octal, up to \377.
+            let mut code = first.to_digit(8)?;
+            let most = if first <= '3' { 2 } else { 1 };
+            for _ in 0..most {
+                let mut ahead = rest.clone();
+                let Some(digit) = ahead.next().and_then(|digit| digit.to_digit(8)) else { break };
+                code = code * 8 + digit;
+                *rest = ahead;
+            }
+            char::from_u32(code)?
+        }
+        other => other,
+    })
 }
 
 #[cfg(test)]
@@ -196,6 +235,25 @@ mod tests {
         let error = login(kerberos, "Client").err().unwrap();
         let expected = "com.sun.security.auth.module.Krb5LoginModule is not supported: only DigestLoginModule is";
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn backslashes_escape_as_in_java() {
+        let user = |text: &str| {
+            let file = format!("Server {{ DigestLoginModule required user_a=\"{text}\"; }};");
+            users(&file, "Server").unwrap().remove("a").unwrap()
+        };
+        for (text, password) in [
+            (r#"k\"q,\\x"#, r#"k"q,\x"#),
+            (r"\a\b\f\n\r\t\v\q", "\u{7}\u{8}\u{c}\n\r\t\u{b}q"),
+            (r"\1018\477\0\377", "A8'7\0\u{ff}"),
+            ("\\\n", "\n"),
+        ] {
+            assert_eq!(user(text), password, "{text}");
+        }
+        // A quote ends with its line.
+        let text = "Server { DigestLoginModule required user_a=\"b\n; };";
+        assert_eq!(users(text, "Server").unwrap()["a"], "b");
     }
 
     #[test]
