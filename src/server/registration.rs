@@ -85,12 +85,20 @@ impl Registrar {
                 // The controller runs for the office only where this broker is registered.
                 self.registered.send_replace(None);
             }
+            let mut told = String::new();
             while self.is_due() {
-                info!(target: "kafka.server.KafkaServer", "the ZooKeeper session is new: registering again");
+                if told.is_empty() {
+                    info!(target: "kafka.server.KafkaServer", "the ZooKeeper session is new: registering again");
+                }
                 match self.register().await {
                     Ok(_) => break,
                     Err(problem) => {
-                        error!(target: "kafka.server.KafkaServer", %problem, "could not register in the new session; trying again");
+                        let problem = problem.to_string();
+                        // Once, however often it is tried.
+                        if problem != told {
+                            error!(target: "kafka.server.KafkaServer", problem, "could not register in the new session; trying again");
+                            told = problem;
+                        }
                     }
                 }
                 tokio::select! {

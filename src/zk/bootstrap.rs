@@ -42,7 +42,7 @@ pub async fn create_missing(zk: &dyn ZkStore, wanted: &[&str]) -> Result<(), ZkE
             // Another broker starts too: look again.
             Err(error) if error.is_conflict() => {}
             Err(ZkError::MayHaveHappened { .. }) => {}
-            result => return result.map(|_| ()),
+            result => return result.map(|_| ()).map_err(|error| error.reason().clone()),
         }
     }
 }

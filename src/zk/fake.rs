@@ -40,6 +40,7 @@ pub struct FakeZooKeeper {
 struct Shared {
     tree: Tree,
     clients: Vec<Client>,
+    chroot_is_gone: bool,
 }
 
 struct Client {
@@ -63,7 +64,11 @@ impl FakeZooKeeper {
     /// An empty tree.
     pub fn new() -> FakeZooKeeper {
         FakeZooKeeper {
-            shared: Arc::new(Mutex::new(Shared { tree: Tree::new(), clients: Vec::new() })),
+            shared: Arc::new(Mutex::new(Shared {
+                tree: Tree::new(),
+                clients: Vec::new(),
+                chroot_is_gone: false,
+            })),
         }
     }
 
@@ -111,6 +116,11 @@ impl FakeZooKeeper {
     /// Every path with its node, in order.
     pub fn dump(&self) -> Vec<(String, Node)> {
         self.shared.lock().tree.dump()
+    }
+
+    /// From now on nothing can be created at the top, as where the clients' chroot is gone.
+    pub fn lose_chroot(&self) {
+        self.shared.lock().chroot_is_gone = true;
     }
 
     /// Moves the server's clock, which gives `ctime`.
@@ -348,6 +358,12 @@ impl Shared {
     }
 
     fn apply(&mut self, ops: &[Op], session: SessionId) -> Result<Vec<OpResult>, ZkError> {
+        let at_the_top =
+            |op: &Op| matches!(op, Op::Create { path, .. } if paths::parent(path).is_none());
+        if let Some(index) = ops.iter().position(at_the_top).filter(|_| self.chroot_is_gone) {
+            let reason = Box::new(ZkError::NoChroot { chroot: "/chroot".to_owned() });
+            return Err(ZkError::Multi { index, reason });
+        }
         match self.tree.apply(ops, session) {
             Ok((results, fired)) => {
                 self.tell(fired);

@@ -313,6 +313,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_its_chroot_no_broker_registers() {
+        let server = FakeZooKeeper::new();
+        let zk = server.connect();
+        server.lose_chroot();
+        let error = register(&*zk, ID, &document(1), &ghosts(&|_| false)).await.unwrap_err();
+        assert!(error.to_string().starts_with("the chroot /chroot of"), "{error}");
+        // The registration, and what is missing for it, once each.
+        assert_eq!(zk.take_writes().len(), 2);
+        crate::producer_ids::allocate_block(&*zk, ID).await.unwrap_err();
+        crate::election::elect(&*zk, ID, Timestamp(1), &ghosts(&|_| false)).await.unwrap_err();
+    }
+
+    #[tokio::test]
     async fn a_registration_without_a_session_is_named() {
         let server = FakeZooKeeper::new();
         let zk = server.connect();

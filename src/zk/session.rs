@@ -282,6 +282,7 @@ impl Worker {
             client,
             shared: self.shared.clone(),
             armed: self.armed.clone(),
+            chroot: self.ensemble.chroot.clone(),
             set_acl: self.config.set_acl,
             suspect: suspect.clone(),
         });
@@ -369,6 +370,7 @@ struct Connection {
     client: Client,
     shared: Arc<Shared>,
     armed: Arc<Mutex<HashSet<Dirty>>>,
+    chroot: Option<String>,
     set_acl: bool,
     suspect: Arc<Notify>,
 }
@@ -483,12 +485,22 @@ impl Connection {
     async fn create(&self, path: &str, data: &[u8], kind: CreateKind) -> Result<Answer, Failure> {
         let options = mode(kind).with_acls(acls(path, self.set_acl));
         let result = self.client.create(path, data, &options).await;
-        let (stat, sequence) = result.map_err(|error| failure(error, path))?;
+        let (stat, sequence) = result.map_err(|error| self.not_created(error, path))?;
         let path = match kind {
             CreateKind::Persistent | CreateKind::Ephemeral => path.to_owned(),
             _ => format!("{path}{sequence}"),
         };
         Ok(Answer::Created(Created { path, stat: stat_of(&stat) }))
+    }
+
+    /// What is at the top for us has the chroot for its parent, which is not ours to create now.
+    fn not_created(&self, error: Error, path: &str) -> Failure {
+        match (&error, &self.chroot) {
+            (Error::NoNode, Some(chroot)) if paths::parent(path).is_none() => {
+                Failure::Refused(ZkError::NoChroot { chroot: chroot.clone() })
+            }
+            _ => failure(error, path),
+        }
     }
 
     async fn multi(&self, ops: &[Op]) -> Result<Answer, Failure> {
@@ -517,8 +529,11 @@ impl Connection {
             }
             Err(MultiWriteError::RequestFailed { source }) => Err(failure(source, first)),
             Err(MultiWriteError::OperationFailed { index, source }) => {
-                let path = ops.get(index).map_or(first, Op::path);
-                match failure(source, path) {
+                let failed = match ops.get(index) {
+                    Some(Op::Create { path, .. }) => self.not_created(source, path),
+                    op => failure(source, op.map_or(first, Op::path)),
+                };
+                match failed {
                     Failure::Lost => Err(Failure::Lost),
                     Failure::Refused(reason) => {
                         let reason = Box::new(reason);

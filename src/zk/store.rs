@@ -219,6 +219,15 @@ pub enum ZkError {
         /// The path asked for.
         path: String,
     },
+    /// What every path is below is not there: nothing can be created.
+    #[error(
+        "the chroot {chroot} of zookeeper.connect does not exist, as when ZooKeeper has lost its data; it is created at \
+         the broker's start alone"
+    )]
+    NoChroot {
+        /// The chroot.
+        chroot: String,
+    },
     /// The node to create is there.
     #[error("KeeperErrorCode = NodeExists for {path}")]
     NodeExists {

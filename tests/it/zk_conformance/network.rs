@@ -52,6 +52,7 @@ use super::clients::{AT_MOST, Proxy, SESSION_TIMEOUT, config, until};
 /// All of it but what restarts the server.
 pub(super) async fn conform_over_the_network(server: SocketAddr) {
     chroots_are_created(server).await;
+    a_chroot_that_is_gone_is_named(server).await;
     a_login_that_the_server_does_not_take_is_refused(server).await;
     requests_in_flight_are_limited_and_all_answered(server).await;
     a_store_closes_quickly_while_zookeeper_is_away(server).await;
@@ -77,6 +78,19 @@ async fn chroots_are_created(server: SocketAddr) {
     let results = store.multi(vec![Op::delete("/s_0000000000", Expected::Any)]).await;
     assert_eq!(results, Ok(vec![OpResult::Deleted]));
     until(&mut changes, "its deletion", |seen| seen.node_is_dirty("/s_0000000000")).await;
+    store.close().await.unwrap();
+    plain.close().await.unwrap();
+}
+
+async fn a_chroot_that_is_gone_is_named(server: SocketAddr) {
+    let plain = RealStore::connect(config(&server.to_string())).await.unwrap();
+    let chroot = format!("/gone-{}", std::process::id());
+    let store = RealStore::connect(config(&format!("{server}{chroot}"))).await.unwrap();
+    plain.delete(&chroot, Expected::Any).await.unwrap();
+    let gone = Err(ZkError::NoChroot { chroot });
+    assert_eq!(create_top_level_paths(&*store).await, gone);
+    let created = store.create("/a", b"", CreateKind::Persistent).await.map(|_| ());
+    assert_eq!(created, gone);
     store.close().await.unwrap();
     plain.close().await.unwrap();
 }
