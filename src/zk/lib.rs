@@ -11,6 +11,7 @@ pub mod fake;
 pub mod metrics;
 pub mod notifications;
 pub mod paths;
+mod probe;
 pub mod producer_ids;
 pub mod real;
 pub mod registration;

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -90,8 +90,11 @@ impl ZkConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No server answered in time.
-    #[error("Timed out waiting for connection while in state: CONNECTING")]
-    TimedOut,
+    #[error("Timed out waiting for connection while in state: CONNECTING{}", behind_colon(.reason))]
+    TimedOut {
+        /// What is wrong with the servers, where that is known by then.
+        reason: Option<String>,
+    },
     /// ZooKeeper refused the credentials.
     #[error("Auth failed either before or while waiting for connection")]
     AuthFailed,
@@ -148,6 +151,22 @@ pub(crate) struct Shared {
     pub(crate) ended_sessions: AtomicU64,
     /// Why the first connection failed for good.
     pub(crate) fault: Mutex<Option<ConnectError>>,
+    /// Why there is no connection.
+    pub(crate) trouble: Mutex<Trouble>,
+}
+
+/// What was found to be wrong with the servers since the last connection.
+#[derive(Default)]
+pub(crate) struct Trouble {
+    pub(crate) reason: Option<String>,
+    /// When the log was last told.
+    pub(crate) told: Option<Instant>,
+    /// Counts connections: what was found before the last one is past.
+    pub(crate) connections: u64,
+}
+
+fn behind_colon(reason: &Option<String>) -> String {
+    reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
 /// A request on its way to the session.
@@ -249,8 +268,9 @@ impl RealStore {
                 Err(error)
             }
             Err(_) => {
+                let reason = store.shared.trouble.lock().reason.take();
                 store.end().await;
-                Err(ConnectError::TimedOut)
+                Err(ConnectError::TimedOut { reason })
             }
         }
     }
@@ -273,6 +293,7 @@ impl RealStore {
             hub: Hub::new(SessionState::Connecting),
             ended_sessions: AtomicU64::new(0),
             fault: Mutex::new(None),
+            trouble: Mutex::default(),
         });
         let (requests, waiting) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
@@ -516,10 +537,13 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut config = ZkConfig::new(listener.local_addr().unwrap().to_string());
         drop(listener);
-        config.connection_timeout = Duration::from_millis(100);
-        let error = RealStore::connect(config).await.err().unwrap();
-        let expected = "Timed out waiting for connection while in state: CONNECTING";
-        assert_eq!(error.to_string(), expected);
+        config.connection_timeout = Duration::from_secs(1);
+        let expected = format!(
+            "Timed out waiting for connection while in state: CONNECTING: {}: Connection refused",
+            config.connect
+        );
+        let error = RealStore::connect(config).await.err().unwrap().to_string();
+        assert!(error.starts_with(&expected), "{error}");
     }
 
     #[tokio::test]

@@ -29,7 +29,8 @@ pub fn system() -> Resolve {
 /// The names of one ensemble, with the addresses they had last.
 pub(crate) struct Resolver {
     resolve: Resolve,
-    hosts: Vec<String>,
+    /// With their ports.
+    pub(crate) hosts: Vec<String>,
     known: HashMap<String, Vec<SocketAddr>>,
 }
 

@@ -8,7 +8,8 @@
 use std::{
     collections::HashSet,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use common::clock;
@@ -27,7 +28,10 @@ use zookeeper_client::{
 use crate::{
     changes::{Dirty, SessionState, Watched},
     paths,
-    real::{Action, Answer, CLOSE_AT_MOST, ConnectError, Failure, Request, Shared, ZkConfig},
+    probe::Probe,
+    real::{
+        Action, Answer, CLOSE_AT_MOST, ConnectError, Failure, Request, Shared, Trouble, ZkConfig,
+    },
     resolver::Resolver,
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkError,
@@ -42,6 +46,11 @@ use crate::{
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_AT_MOST: Duration = Duration::from_secs(1);
 const RETRIES_PER_SESSION: u32 = 10;
+
+/// From one look at servers that cannot be reached to the next.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// From one line about the same trouble to the next.
+const TELL_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// Where the servers are, and how they and we make sure of each other.
 pub(crate) struct Ensemble {
@@ -80,6 +89,9 @@ pub(crate) struct Worker {
     has_served: bool,
     /// Watches that ZooKeeper may still hold, or has fired and we are to hear of.
     armed: Arc<Mutex<HashSet<Dirty>>>,
+    /// Finds out why there is no connection, and when it last began to.
+    probe: Probe,
+    probed: Option<(Instant, JoinHandle<()>)>,
 }
 
 enum Next {
@@ -91,6 +103,11 @@ impl Worker {
     pub(crate) fn new(config: ZkConfig, ensemble: Ensemble, ends: Ends) -> Worker {
         let resolver = Resolver::new(&ensemble.hosts, config.resolve.clone());
         let Ends { shared, requests, stop } = ends;
+        let probe = Probe {
+            hosts: resolver.hosts.clone(),
+            resolve: config.resolve.clone(),
+            tls: config.tls.as_ref().and_then(|tls| tls.config().ok()),
+        };
         Worker {
             config,
             ensemble,
@@ -103,6 +120,8 @@ impl Worker {
             session: None,
             has_served: false,
             armed: Arc::default(),
+            probe,
+            probed: None,
         }
     }
 
@@ -170,7 +189,8 @@ impl Worker {
                     pause = RETRY_AT_MOST;
                 }
                 Err(error) => {
-                    debug!(%error, hosts = %self.ensemble.hosts, "cannot reach ZooKeeper")
+                    debug!(%error, hosts = %self.ensemble.hosts, "cannot reach ZooKeeper");
+                    self.find_out_why();
                 }
             }
             tokio::select! {
@@ -180,6 +200,37 @@ impl Worker {
             }
             pause =
                 RETRY_AT_MOST.min(pause * 2).min(self.config.session_timeout / RETRIES_PER_SESSION);
+        }
+    }
+
+    /// Looks at the servers on a thread of its own: a name or a connection may take its time.
+    fn find_out_why(&mut self) {
+        let now = clock::now();
+        let is_due = self.probed.as_ref().is_none_or(|(begun, thread)| {
+            thread.is_finished() && now.saturating_duration_since(*begun) >= PROBE_EVERY
+        });
+        if !is_due {
+            return;
+        }
+        let (probe, shared, stop) = (self.probe.clone(), self.shared.clone(), self.stop.clone());
+        let (name, connections) = (self.config.name.clone(), shared.trouble.lock().connections);
+        let look = move || {
+            let reason = probe.reasons();
+            let mut trouble = shared.trouble.lock();
+            if *stop.borrow() || trouble.connections != connections {
+                return;
+            }
+            let (is_new, now) = (trouble.reason.as_ref() != Some(&reason), clock::now());
+            let is_due = |told| now.saturating_duration_since(told) >= TELL_AGAIN_AFTER;
+            if is_new || trouble.told.is_none_or(is_due) {
+                warn!("[ZooKeeperClient {name}] Cannot connect to ZooKeeper: {reason}");
+                trouble.told = Some(now);
+                trouble.reason = Some(reason);
+            }
+        };
+        match thread::Builder::new().name("zookeeper-probe".to_owned()).spawn(look) {
+            Ok(thread) => self.probed = Some((now, thread)),
+            Err(error) => debug!(%error, "no thread to look at ZooKeeper's servers"),
         }
     }
 
@@ -271,6 +322,8 @@ impl Worker {
             return self.lost(session).await;
         }
         self.config.metrics.sync_connects.mark(1);
+        let connections = self.shared.trouble.lock().connections + 1;
+        *self.shared.trouble.lock() = Trouble { connections, ..Trouble::default() };
         self.shared.hub.set_session(SessionState::Connected(session));
         let lost_watches = std::mem::take(&mut *self.armed.lock());
         for dirty in lost_watches {

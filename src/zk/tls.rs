@@ -93,7 +93,7 @@ mod tests {
         config.connection_timeout = Duration::from_millis(50);
         config.tls = Some(tls.clone());
         let error = RealStore::connect(config.clone()).await.err().unwrap();
-        assert!(matches!(error, ConnectError::TimedOut), "{error}");
+        assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
 
         // One choice for all clients of a process.
         tls.protocols = vec!["TLSv1.2".to_owned()];
@@ -114,7 +114,7 @@ mod tests {
         tls.protocols = vec!["TLSv1.2".to_owned()];
         config.tls = Some(tls.clone());
         let error = RealStore::connect(config.clone()).await.err().unwrap();
-        assert!(matches!(error, ConnectError::TimedOut), "{error}");
+        assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
 
         tls.protocols = Vec::new();
         tls.checks_names = true;

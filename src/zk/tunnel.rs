@@ -82,7 +82,7 @@ async fn connection(mut inner: TcpStream, server: SocketAddr, tls: TlsConnector)
             // How it ends says nothing that the session does not find out.
             let _ = copy_bidirectional(&mut inner, &mut outer).await;
         }
-        Err(error) => warn!("[ZooKeeperClient] no TLS with {server}: {error}"),
+        Err(error) => debug!(%error, %server, "no TLS with ZooKeeper"),
     }
 }
 
