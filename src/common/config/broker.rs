@@ -473,6 +473,15 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_socket_that_tls_to_zookeeper_needs_is_not_warned_of() {
+        let warnings = |class: &str| {
+            let line = format!("zookeeper.clientCnxnSocket=org.apache.zookeeper.{class}");
+            broker(&line).warnings().len()
+        };
+        assert_eq!((warnings("ClientCnxnSocketNetty"), warnings("Other")), (0, 1));
+    }
+
+    #[test]
     fn an_old_record_format_is_warned_of() {
         let warnings = |lines: &str| {
             let config = broker(lines);

@@ -101,7 +101,8 @@ impl Values {
                 Err(error) => errors.push(error),
             }
         }
-        let warnings = properties.keys().filter_map(|name| warning(name)).collect();
+        let others = properties.iter().filter(|(name, value)| !is_as_here(name, value));
+        let warnings = others.filter_map(|(name, _)| warning(name)).collect();
         Tabled { values: Values { originals, parsed, listener }, errors, warnings }
     }
 
@@ -159,6 +160,12 @@ fn parse_one(
         .transpose()
         .and_then(|value| key.valid.check(key.name, value.as_ref()).map(|()| value));
     value.map_err(|error| ConfigError { key: name.to_owned(), ..error })
+}
+
+/// Classes of Java that ask for what is done here without them: ZooKeeper's client speaks TLS with this one alone.
+fn is_as_here(name: &str, value: &str) -> bool {
+    name == "zookeeper.clientCnxnSocket"
+        && value.trim() == "org.apache.zookeeper.ClientCnxnSocketNetty"
 }
 
 fn warning(name: &str) -> Option<Warning> {
