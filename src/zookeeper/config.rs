@@ -169,7 +169,8 @@ impl Config {
 
     /// Reads a file. Finds every fault in it before it gives up.
     pub fn parse(text: &[u8]) -> Result<Config, ConfigError> {
-        let mut lines = Lines { properties: properties::parse(text), errors: Vec::new() };
+        let mut lines =
+            Lines { properties: properties::parse(text), errors: Vec::new(), warnings: Vec::new() };
         refuse_ensemble(&mut lines);
         let data_dir = PathBuf::from(lines.take("dataDir").unwrap_or_else(|| {
             lines.errors.push("dataDir is not set".to_owned());
@@ -178,8 +179,8 @@ impl Config {
         let data_log_dir = lines.take("dataLogDir").map_or_else(|| data_dir.clone(), PathBuf::from);
         let secure = secure(&mut lines);
         let client_address = client_address(&mut lines, secure.is_some());
-        let tick_ms: u64 = lines.number("tickTime", 3000, 1);
-        let bound = |ticks: u64| i32::try_from(tick_ms.saturating_mul(ticks)).unwrap_or(i32::MAX);
+        let tick_ms: u32 = lines.number("tickTime", 3000, 1);
+        let bound = |ticks: u32| i32::try_from(tick_ms.saturating_mul(ticks)).unwrap_or(i32::MAX);
         let session_timeout_ms_min = match lines.number("minSessionTimeout", -1, -1) {
             -1 => bound(2),
             timeout => timeout,
@@ -194,14 +195,16 @@ impl Config {
                  maxSessionTimeout={session_timeout_ms_max}"
             ));
         }
-        let purge_hours: u64 = lines.number("autopurge.purgeInterval", 0, 0);
+        // Anything below 1 is off.
+        let purge_hours: i32 = lines.number("autopurge.purgeInterval", 0, i32::MIN);
+        let purge_interval = u64::try_from(purge_hours).ok().filter(|hours| *hours > 0);
         let config = Config {
             data_dir,
             data_log_dir,
             client_address,
             secure,
             admin: admin(&mut lines),
-            tick: Duration::from_millis(tick_ms),
+            tick: Duration::from_millis(u64::from(tick_ms)),
             client_connections_max: lines.number("maxClientCnxns", 60, 0),
             connections_max: lines.number("maxCnxns", 0, 0),
             session_timeout_ms_min,
@@ -210,11 +213,10 @@ impl Config {
                 Some("no") => Durability::Cached,
                 _ => Durability::Synced,
             },
-            // Apache takes at least 2.
-            snap_count: lines.number("snapCount", 100_000, 2),
+            snap_count: lines.at_least("snapCount", 100_000, 2),
             jute_buffer_bytes_max: lines.number("jute.maxbuffer", 0xfffff, 1),
-            purge_retain_count: lines.number("autopurge.snapRetainCount", 3, 3),
-            purge_interval: (purge_hours > 0).then(|| Duration::from_secs(purge_hours * 3600)),
+            purge_retain_count: lines.at_least("autopurge.snapRetainCount", 3, 3),
+            purge_interval: purge_interval.map(|hours| Duration::from_secs(hours * 3600)),
             words: words(lines.take("4lw.commands.whitelist").as_deref().unwrap_or_default()),
             super_digest: lines.take("DigestAuthenticationProvider.superDigest"),
             sasl_users: BTreeMap::new(),
@@ -243,6 +245,7 @@ impl Config {
 struct Lines {
     properties: Properties,
     errors: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Lines {
@@ -253,24 +256,33 @@ impl Lines {
         Some(value.trim().to_owned())
     }
 
-    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy>(
-        &mut self,
-        key: &str,
-        default: T,
-        min: T,
-    ) -> T {
+    fn number<T: TryFrom<i32>>(&mut self, key: &str, default: T, min: i32) -> T {
         let Some(value) = self.take(key) else { return default };
-        match value.parse() {
-            Ok(number) if number >= min => number,
-            Ok(_) => {
-                self.errors.push(format!("{key}={value}: must be at least {min}"));
-                default
-            }
-            Err(_) => {
-                self.errors.push(format!("{key}={value}: not a number that fits"));
-                default
-            }
+        let number = value.parse().ok().filter(|number| *number >= min);
+        number.and_then(|number| T::try_from(number).ok()).unwrap_or_else(|| {
+            let max = i32::MAX;
+            self.errors.push(format!("{key}={value}: must be a whole number from {min} to {max}"));
+            default
+        })
+    }
+
+    fn port(&mut self, key: &str, default: u16) -> u16 {
+        let Some(value) = self.take(key) else { return default };
+        value.parse().unwrap_or_else(|_| {
+            self.errors.push(format!("{key}={value}: must be a whole number from 0 to 65535"));
+            default
+        })
+    }
+
+    /// A number that counts as `min` where it is smaller.
+    fn at_least<T: TryFrom<i32>>(&mut self, key: &str, default: T, min: i32) -> T {
+        if let Some(value) = self.properties.get_mut(key)
+            && value.trim().parse::<i32>().is_ok_and(|number| number < min)
+        {
+            self.warnings.push(format!("{key}={value}: is taken as {min}, the least there can be"));
+            *value = min.to_string();
         }
+        self.number(key, default, min)
     }
 
     /// `authProvider.1=...SASLAuthenticationProvider`; other providers there are warned of.
@@ -358,13 +370,11 @@ fn client_address(lines: &mut Lines, is_secure: bool) -> Option<SocketAddr> {
 /// The address of a port, if it is set: every one of the machine, unless the file names one.
 fn address(lines: &mut Lines, host_key: &str, port_key: &str) -> Option<SocketAddr> {
     let host = lines.take(host_key);
-    let port: i32 = lines.number(port_key, -1, 0);
-    let Ok(port) = u16::try_from(port) else {
-        if port > 0 {
-            lines.errors.push(format!("{port_key}={port}: not a number that fits"));
-        }
+    let is_set = lines.properties.contains_key(port_key);
+    let port: u16 = lines.port(port_key, 0);
+    if !is_set {
         return None;
-    };
+    }
     Some(match host {
         None => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
         Some(host) => lines.resolve(host_key, &host, port),
@@ -440,7 +450,7 @@ fn store(lines: &mut Lines, prefix: &str) -> Option<StoreConfig> {
 fn admin(lines: &mut Lines) -> Option<AdminConfig> {
     let is_enabled = lines.boolean_or("admin.enableServer", true);
     let host = lines.take("admin.serverAddress").unwrap_or_else(|| "0.0.0.0".to_owned());
-    let port: u16 = lines.number("admin.serverPort", 8080, 0);
+    let port = lines.port("admin.serverPort", 8080);
     let command_url = lines.take("admin.commandURL").unwrap_or_else(|| "/commands".to_owned());
     for key in ["admin.portUnification", "admin.forceHttps"] {
         if lines.boolean(key) && is_enabled {
@@ -473,7 +483,7 @@ fn words(list: &str) -> BTreeSet<String> {
 }
 
 fn warnings(lines: &mut Lines) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = std::mem::take(&mut lines.warnings);
     for key in lines.properties.keys() {
         let name = key.strip_prefix("zookeeper.").unwrap_or(key);
         if ENSEMBLE_KEYS.contains(&name) || name.starts_with("quorum.") {
@@ -518,8 +528,8 @@ mod tests {
         assert_eq!(errors.len(), 5, "{errors:?}");
         assert!(errors[0].contains("Apache ZooKeeper"));
         assert_eq!(errors[1], "dataDir is not set");
-        assert_eq!(errors[2], "clientPort=x: not a number that fits");
-        assert_eq!(errors[3], "tickTime=0: must be at least 1");
+        assert_eq!(errors[2], "clientPort=x: must be a whole number from 0 to 65535");
+        assert_eq!(errors[3], "tickTime=0: must be a whole number from 1 to 2147483647");
         assert_eq!(errors[4], "extendedTypesEnabled=maybe: must be true or false");
     }
 
@@ -533,6 +543,24 @@ mod tests {
             ["initLimit: has no meaning for one node, ignored", "nonsense: unknown key, ignored"]
         );
         assert!(config.words.contains("ruok") && config.words.contains("stat"));
+    }
+
+    #[test]
+    fn small_numbers_are_taken_as_apache_takes_them() {
+        let text = b"dataDir=/d\nclientPort=1\nautopurge.snapRetainCount=1\n\
+                     autopurge.purgeInterval=-1\nsnapCount=0\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!((config.purge_retain_count, config.purge_interval), (3, None));
+        assert_eq!(config.snap_count, 2);
+        assert_eq!(
+            config.warnings,
+            [
+                "snapCount=0: is taken as 2, the least there can be",
+                "autopurge.snapRetainCount=1: is taken as 3, the least there can be"
+            ]
+        );
+        let text = b"dataDir=/d\nclientPort=70000\ntickTime=-1\nautopurge.purgeInterval=24h\n";
+        assert_eq!(Config::parse(text).unwrap_err().0.len(), 3);
     }
 
     #[test]
