@@ -14,13 +14,15 @@ impl JavaOptions {
 
     /// The value of a system property; of two the last, as in Java.
     pub fn property(&self, name: &str) -> Option<&str> {
+        let values = self.properties().filter(|(found, _)| *found == name);
+        values.map(|(_, value)| value).last()
+    }
+
+    /// The system properties with their values, in the order in which they are given.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
         let words = self.text.split_ascii_whitespace();
         let definitions = words.filter_map(|word| word.strip_prefix("-D"));
-        let mut values = definitions.filter_map(|definition| {
-            let (found, value) = definition.split_once('=').unwrap_or((definition, ""));
-            (found == name).then_some(value)
-        });
-        values.next_back()
+        definitions.map(|definition| definition.split_once('=').unwrap_or((definition, "")))
     }
 }
 
@@ -36,5 +38,7 @@ mod tests {
         {
             assert_eq!(options.property(name), value, "{name}");
         }
+        let all: Vec<_> = options.properties().collect();
+        assert_eq!(all, [("a", "1"), ("b", ""), ("c", "x=y"), ("a", "2"), ("ab", "3")]);
     }
 }

@@ -42,11 +42,12 @@ fn serve(file: &str) -> Result<(), Halt> {
         Ok(text) => text,
         Err(error) => return invalid(&format!("{file} cannot be read: {error}")),
     };
-    let config = match Config::parse(&text) {
+    let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
+    let config = match Config::parse_with(&text, &java) {
         Ok(config) => config,
         Err(error) => return invalid(&format!("{file} is not valid:\n{error}")),
     };
-    let config = match with_users(config) {
+    let config = match with_users(config, &java) {
         Ok(config) => config,
         Err(text) => return invalid(&text),
     };
@@ -92,14 +93,14 @@ fn serve(file: &str) -> Result<(), Halt> {
 }
 
 /// Adds the users of the JAAS file that `KAFKA_OPTS` names, as Kafka's scripts hand it to Java.
-fn with_users(mut config: Config) -> Result<Config, String> {
-    let java = JavaOptions::new(std::env::var("KAFKA_OPTS").unwrap_or_default());
+fn with_users(mut config: Config, java: &JavaOptions) -> Result<Config, String> {
     let Some(file) = java.property("java.security.auth.login.config") else {
         return Ok(config);
     };
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
-    match security::jaas::users(&text, "Server") {
+    let section = java.property("zookeeper.sasl.serverconfig").unwrap_or("Server");
+    match security::jaas::users(&text, section) {
         Ok(users) => config.sasl_users = users,
         // The file may be the broker's alone.
         Err(JaasError::NoSection(_)) if !config.sasl_required => {}

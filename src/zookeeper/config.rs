@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::properties::{self, Properties};
+use security::java_options::JavaOptions;
 use thiserror::Error;
 
 use crate::key_store::StoreConfig;
@@ -122,6 +123,32 @@ const ENSEMBLE_KEYS: [&str; 17] = [
     "oraclePath",
 ];
 
+/// Keys that Apache's reads from the file alone. Source: `QuorumPeerConfig.parseProperties`.
+const FILE_KEYS: [&str; 16] = [
+    "dataDir",
+    "dataLogDir",
+    "clientPort",
+    "clientPortAddress",
+    "secureClientPort",
+    "secureClientPortAddress",
+    "tickTime",
+    "maxClientCnxns",
+    "minSessionTimeout",
+    "maxSessionTimeout",
+    "autopurge.snapRetainCount",
+    "autopurge.purgeInterval",
+    "clientPortListenBacklog",
+    "reconfigEnabled",
+    "dynamicConfigFile",
+    "standaloneEnabled",
+];
+
+/// System properties without ZooKeeper's prefix. Apache's does not look for these in the file, so they win.
+const BARE_PROPERTIES: [&str; 2] = ["jute.maxbuffer", "znode.container.checkIntervalMs"];
+
+/// What `KAFKA_OPTS` may hold for a client of ZooKeeper.
+const CLIENT_PROPERTIES: [&str; 2] = ["client.secure", "clientCnxnSocket"];
+
 /// Keys that change nothing here and that nobody needs to hear of.
 const NEEDLESS_KEYS: [&str; 5] = [
     // Apache speaks TLS with Netty alone.
@@ -169,8 +196,12 @@ impl Config {
 
     /// Reads a file. Finds every fault in it before it gives up.
     pub fn parse(text: &[u8]) -> Result<Config, ConfigError> {
-        let mut lines =
-            Lines { properties: properties::parse(text), errors: Vec::new(), warnings: Vec::new() };
+        Config::parse_with(text, &JavaOptions::default())
+    }
+
+    /// Reads a file, and the system properties that stand beside it: `zookeeper.x` is the file's key `x`, which wins.
+    pub fn parse_with(text: &[u8], java: &JavaOptions) -> Result<Config, ConfigError> {
+        let mut lines = Lines::new(properties::parse(text), java);
         refuse_ensemble(&mut lines);
         let data_dir = PathBuf::from(lines.take("dataDir").unwrap_or_else(|| {
             lines.errors.push("dataDir is not set".to_owned());
@@ -246,14 +277,45 @@ struct Lines {
     properties: Properties,
     errors: Vec<String>,
     warnings: Vec<String>,
+    /// Those that are no lines, but system properties: by their keys, their names.
+    of_java: BTreeMap<String, String>,
 }
 
 impl Lines {
+    fn new(file: Properties, java: &JavaOptions) -> Lines {
+        let mut lines = Lines {
+            properties: Properties::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            of_java: BTreeMap::new(),
+        };
+        // In Apache's these become system properties that nobody asks for.
+        let (idle, file): (Properties, Properties) =
+            file.into_iter().partition(|(key, _)| key.starts_with("zookeeper."));
+        for key in idle.into_keys() {
+            let text = "unknown key, ignored: keys of the file are written without \"zookeeper.\"";
+            lines.warnings.push(format!("{key}: {text}"));
+        }
+        for (name, value) in java.properties() {
+            let is_bare = BARE_PROPERTIES.contains(&name);
+            let Some(key) = name.strip_prefix("zookeeper.").or(is_bare.then_some(name)) else {
+                continue;
+            };
+            if FILE_KEYS.contains(&key) {
+                lines.warnings.push(format!("-D{name}: is read from the file alone, ignored"));
+            } else if is_bare || !file.contains_key(key) {
+                lines.properties.insert(key.to_owned(), value.to_owned());
+                lines.of_java.insert(key.to_owned(), format!("-D{name}"));
+            }
+        }
+        for (key, value) in file {
+            lines.properties.entry(key).or_insert(value);
+        }
+        lines
+    }
+
     fn take(&mut self, key: &str) -> Option<String> {
-        // Other keys of Apache's are system properties, which may be given with their prefix.
-        let prefixed = self.properties.remove(&format!("zookeeper.{key}"));
-        let value = self.properties.remove(key).or(prefixed)?;
-        Some(value.trim().to_owned())
+        Some(self.properties.remove(key)?.trim().to_owned())
     }
 
     fn number<T: TryFrom<i32>>(&mut self, key: &str, default: T, min: i32) -> T {
@@ -289,8 +351,7 @@ impl Lines {
     fn authenticates_by_sasl(&mut self) -> bool {
         let before = self.properties.len();
         self.properties.retain(|key, value| {
-            let name = key.strip_prefix("zookeeper.").unwrap_or(key);
-            !(name.starts_with("authProvider.") && value.contains("SASLAuthenticationProvider"))
+            !(key.starts_with("authProvider.") && value.contains("SASLAuthenticationProvider"))
         });
         self.properties.len() < before
     }
@@ -328,8 +389,8 @@ impl Lines {
     fn boolean_or(&mut self, key: &str, default: bool) -> bool {
         match self.take(key).as_deref() {
             None => default,
-            Some("false") => false,
-            Some("true") => true,
+            Some(value) if value.eq_ignore_ascii_case("false") => false,
+            Some(value) if value.eq_ignore_ascii_case("true") => true,
             Some(value) => {
                 self.errors.push(format!("{key}={value}: must be true or false"));
                 false
@@ -484,9 +545,13 @@ fn words(list: &str) -> BTreeSet<String> {
 
 fn warnings(lines: &mut Lines) -> Vec<String> {
     let mut warnings = std::mem::take(&mut lines.warnings);
-    for key in lines.properties.keys() {
-        let name = key.strip_prefix("zookeeper.").unwrap_or(key);
-        if ENSEMBLE_KEYS.contains(&name) || name.starts_with("quorum.") {
+    for name in lines.properties.keys() {
+        let key = lines.of_java.get(name).unwrap_or(name);
+        let is_of_java = key != name;
+        let name = name.as_str();
+        if is_of_java && (CLIENT_PROPERTIES.contains(&name) || name.starts_with("sasl.")) {
+            // It is a client's, or says where the server's users are.
+        } else if ENSEMBLE_KEYS.contains(&name) || name.starts_with("quorum.") {
             warnings.push(format!("{key}: has no meaning for one node, ignored"));
         } else if NEEDLESS_KEYS.contains(&name) {
             // What it asks for is so, or has no meaning for a server's own port.
@@ -494,6 +559,8 @@ fn warnings(lines: &mut Lines) -> Vec<String> {
             warnings.push(format!("{key}: has no meaning here, ignored"));
         } else if name == "reconfigEnabled" || name == "clientPortListenBacklog" {
             warnings.push(format!("{key}: has no effect, ignored"));
+        } else if is_of_java {
+            warnings.push(format!("{key}: unknown system property, ignored"));
         } else {
             warnings.push(format!("{key}: unknown key, ignored"));
         }
@@ -535,14 +602,49 @@ mod tests {
 
     #[test]
     fn unknown_and_useless_keys_are_warned_of() {
-        let text = b"dataDir=/d\nclientPort=1\ninitLimit=5\nnonsense=1\n\
-                     zookeeper.4lw.commands.whitelist=ruok, stat\n";
+        let text = b"dataDir=/d\nclientPort=1\ninitLimit=5\nnonsense=1\nzookeeper.skipACL=yes\n\
+                     zookeeper.DigestAuthenticationProvider.superDigest=a\n\
+                     4lw.commands.whitelist=ruok, stat\n";
         let config = Config::parse(text).unwrap();
+        let hint = "unknown key, ignored: keys of the file are written without \"zookeeper.\"";
         assert_eq!(
             config.warnings,
-            ["initLimit: has no meaning for one node, ignored", "nonsense: unknown key, ignored"]
+            [
+                &format!("zookeeper.DigestAuthenticationProvider.superDigest: {hint}"),
+                &format!("zookeeper.skipACL: {hint}"),
+                "initLimit: has no meaning for one node, ignored",
+                "nonsense: unknown key, ignored"
+            ]
         );
         assert!(config.words.contains("ruok") && config.words.contains("stat"));
+        // As in Apache's, where nobody asks for what they become.
+        assert!(!config.skip_acl && config.super_digest.is_none());
+    }
+
+    #[test]
+    fn system_properties_count_where_the_file_is_silent() {
+        let java = JavaOptions::new(
+            "-Dzookeeper.skipACL=yes -Dzookeeper.4lw.commands.whitelist=* -Djute.maxbuffer=4000000 \
+             -Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider \
+             -Dzookeeper.sessionRequireClientSASLAuth=true -Dzookeeper.snapCount=5 \
+             -Dzookeeper.DigestAuthenticationProvider.superDigest=super:x= -Dzookeeper.tickTime=1 \
+             -Dzookeeper.sasl.serverconfig=Zk -Dzookeeper.nonsense=1 -Dother=1",
+        );
+        let text = b"dataDir=/d\nclientPort=1\nsnapCount=7\n4lw.commands.whitelist=ruok\njute.maxbuffer=9\n";
+        let config = Config::parse_with(text, &java).unwrap();
+        assert!(config.skip_acl && config.sasl && config.sasl_required);
+        assert_eq!(config.super_digest.as_deref(), Some("super:x="));
+        // The file wins where Apache's looks into it.
+        assert_eq!((config.snap_count, config.words.len()), (7, 2));
+        assert_eq!(config.jute_buffer_bytes_max, 4_000_000);
+        assert_eq!(config.tick, Duration::from_secs(3));
+        assert_eq!(
+            config.warnings,
+            [
+                "-Dzookeeper.tickTime: is read from the file alone, ignored",
+                "-Dzookeeper.nonsense: unknown system property, ignored"
+            ]
+        );
     }
 
     #[test]
