@@ -146,6 +146,9 @@ const FILE_KEYS: [&str; 16] = [
 /// System properties without ZooKeeper's prefix. Apache's does not look for these in the file, so they win.
 const BARE_PROPERTIES: [&str; 2] = ["jute.maxbuffer", "znode.container.checkIntervalMs"];
 
+const NO_SASL: &str =
+    "{} needs authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+
 /// What `KAFKA_OPTS` may hold for a client of ZooKeeper.
 const CLIENT_PROPERTIES: [&str; 2] = ["client.secure", "clientCnxnSocket"];
 
@@ -229,6 +232,7 @@ impl Config {
         // Anything below 1 is off.
         let purge_hours: i32 = lines.number("autopurge.purgeInterval", 0, i32::MIN);
         let purge_interval = u64::try_from(purge_hours).ok().filter(|hours| *hours > 0);
+        let sasl = lines.authenticates_by_sasl();
         let config = Config {
             data_dir,
             data_log_dir,
@@ -251,8 +255,8 @@ impl Config {
             words: words(lines.take("4lw.commands.whitelist").as_deref().unwrap_or_default()),
             super_digest: lines.take("DigestAuthenticationProvider.superDigest"),
             sasl_users: BTreeMap::new(),
-            sasl: lines.authenticates_by_sasl(),
-            sasl_required: lines.requires_sasl(),
+            sasl,
+            sasl_required: lines.requires_sasl(sasl),
             super_user: lines.take("superUser"),
             extended_types: lines.boolean("extendedTypesEnabled"),
             enforce_quota: lines.boolean("enforceQuota"),
@@ -356,17 +360,26 @@ impl Lines {
         self.properties.len() < before
     }
 
-    fn requires_sasl(&mut self) -> bool {
+    /// Source: ZooKeeper's `AuthenticationHelper`.
+    fn requires_sasl(&mut self, has_provider: bool) -> bool {
         let old = self.boolean("sessionRequireClientSASLAuth");
         let enforced = self.boolean("enforce.auth.enabled");
-        match self.take("enforce.auth.schemes").as_deref() {
-            Some("sasl") if enforced => true,
-            Some(schemes) if enforced => {
-                self.errors.push(format!("enforce.auth.schemes={schemes}: only sasl can be"));
-                false
-            }
-            _ => old,
+        let schemes = self.take("enforce.auth.schemes");
+        if !old && !enforced {
+            return false;
         }
+        let error = match schemes.as_deref() {
+            _ if old && has_provider => return true,
+            _ if old => NO_SASL.replace("{}", "sessionRequireClientSASLAuth=true"),
+            Some("sasl") if has_provider => return true,
+            Some("sasl") => NO_SASL.replace("{}", "enforce.auth.schemes=sasl"),
+            None | Some("") => {
+                "enforce.auth.enabled=true needs enforce.auth.schemes=sasl".to_owned()
+            }
+            Some(schemes) => format!("enforce.auth.schemes={schemes}: only sasl can be"),
+        };
+        self.errors.push(error);
+        false
     }
 
     fn resolve(&mut self, key: &str, host: &str, port: u16) -> SocketAddr {
@@ -663,6 +676,27 @@ mod tests {
         );
         let text = b"dataDir=/d\nclientPort=70000\ntickTime=-1\nautopurge.purgeInterval=24h\n";
         assert_eq!(Config::parse(text).unwrap_err().0.len(), 3);
+    }
+
+    #[test]
+    fn a_login_that_nobody_could_make_is_not_enforced() {
+        let required = |text: &str| {
+            let text = format!("dataDir=/d\nclientPort=1\n{text}");
+            Config::parse(text.as_bytes()).map(|config| config.sasl_required)
+        };
+        let provider =
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n";
+        for old_or_new in [
+            "sessionRequireClientSASLAuth=true\n",
+            "enforce.auth.enabled=true\nenforce.auth.schemes=sasl\n",
+        ] {
+            assert_eq!(required(&format!("{provider}{old_or_new}")), Ok(true));
+            let errors = required(old_or_new).unwrap_err().0;
+            assert!(errors[0].ends_with(provider.trim()), "{errors:?}");
+        }
+        let errors = required(&format!("{provider}enforce.auth.enabled=true")).unwrap_err().0;
+        assert_eq!(errors, ["enforce.auth.enabled=true needs enforce.auth.schemes=sasl"]);
+        assert_eq!(required("enforce.auth.schemes=sasl"), Ok(false));
     }
 
     #[test]
