@@ -27,6 +27,14 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+    /// Nothing can be written: it is mounted read-only, another user's, or full.
+    #[error("{path} cannot be written")]
+    NotWritable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Another server uses the directory.
     #[error("{path} is in use by another server")]
     InUse {
@@ -64,6 +72,9 @@ pub enum StoreError {
     },
 }
 
+/// What is written to find out whether anything can be.
+const CHECK_BYTES: usize = 64 * 1024;
+
 /// The two directories, `version-2` in `dataDir` and `dataLogDir`.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -100,7 +111,25 @@ impl Store {
             .map_err(|_| StoreError::InUse { path: logs.clone() })?;
         let store = Store { snapshots, logs, durability, _lock: lock };
         store.remove_unfinished()?;
+        store.check_writable()?;
         Ok(store)
+    }
+
+    /// The first client would find it out otherwise, and end the server.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        for path in [&self.snapshots, &self.logs] {
+            let file = path.join(format!("{}check", snapshot::UNFINISHED));
+            let written = fs::write(&file, [0; CHECK_BYTES]);
+            // Also where it is written in part.
+            let removed = match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+            written
+                .and(removed)
+                .map_err(|source| StoreError::NotWritable { path: path.clone(), source })?;
+        }
+        Ok(())
     }
 
     /// Snapshots that a crash left half-written.

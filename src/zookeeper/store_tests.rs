@@ -460,6 +460,17 @@ fn a_snapshot_cut_or_flipped_anywhere_is_passed_over() {
 }
 
 #[test]
+fn a_directory_that_cannot_be_written_is_found_out_at_once() {
+    let (data, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    // Stands for a disk that is full or read-only: the file that is tried cannot be made.
+    fs::create_dir_all(logs.path().join("version-2/tmp-snapshot-check")).unwrap();
+    let store = Store::open(data.path(), logs.path(), Durability::Cached);
+    let error = store.err().unwrap();
+    assert!(matches!(error, StoreError::NotWritable { .. }), "{error}");
+    assert_eq!(fs::read_dir(data.path().join("version-2")).unwrap().count(), 0);
+}
+
+#[test]
 fn a_second_server_is_kept_out() {
     let folder = TempDir::new().unwrap();
     let _store = Store::open(folder.path(), folder.path(), Durability::Cached).unwrap();
