@@ -4,7 +4,7 @@
 # Takes the options and variables of Kafka's script of that name. Those that are for a JVM (KAFKA_HEAP_OPTS,
 # KAFKA_JVM_PERFORMANCE_OPTS, KAFKA_GC_LOG_OPTS, KAFKA_JMX_OPTS, JMX_PORT, CLASSPATH ...) have no effect. Of KAFKA_OPTS these
 # count: -Djava.security.auth.login.config, -Dzookeeper.sasl.client, -Dzookeeper.sasl.clientconfig, -Djute.maxbuffer, and the
-# -Dzookeeper.* properties of TLS to ZooKeeper.
+# -Dzookeeper.* properties of TLS to ZooKeeper; for the standalone ZooKeeper also those of its own.
 # The binary is $ODRADEK_BINARY, else lib/odradek, else target/release/odradek.
 set -u
 
