@@ -1,6 +1,7 @@
 //! The core's answers to what changes no node: reads, and the watches that come with them.
 
 use bytes::Bytes;
+use tracing::warn;
 
 use crate::auth;
 use crate::code::{Refusal, xid};
@@ -53,11 +54,17 @@ impl Core {
                 reply(result)
             }
             Request::MultiRead(parts) => {
-                let results = parts.iter().map(|part| match part {
-                    Read::Data(path) => reads.data(path),
-                    Read::Children(path) => reads.children(path, false),
-                });
-                reply(Ok(Body::MultiRead(results.collect())))
+                let bytes_max = self.settings.multi_read_bytes_max;
+                let Some(results) = reads.all(&parts, bytes_max) else {
+                    warn!(
+                        session = format_args!("0x{:x}", link.session),
+                        parts = parts.len(),
+                        bytes_max,
+                        "refusing a multiRead (op 22) whose reply is too large"
+                    );
+                    return reply(Err(Refusal::MarshallingError));
+                };
+                reply(Ok(Body::MultiRead(results)))
             }
             Request::GetAllChildrenNumber { path } => {
                 let result = reads.node(&path, perms::READ);
@@ -184,6 +191,25 @@ impl<'a> Reads<'a> {
             true => Body::TextsAndStat(names, node.stat()),
             false => Body::Texts(names),
         })
+    }
+
+    /// The parts of a `multiRead`; `None` where they are too much for one reply: a few bytes of a
+    /// request name a whole node, and do so thousands of times.
+    fn all(&self, parts: &[Read], bytes_max: usize) -> Option<Vec<Result<Body<'a>, Refusal>>> {
+        let mut bytes = 0;
+        let mut results = Vec::new();
+        for part in parts {
+            let result = match part {
+                Read::Data(path) => self.data(path),
+                Read::Children(path) => self.children(path, false),
+            };
+            bytes += reply::part_bytes(&result);
+            if bytes > bytes_max {
+                return None;
+            }
+            results.push(result);
+        }
+        Some(results)
     }
 
     /// Who may not administrate the node sees no hashes of passwords.

@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) session_check: Duration,
     pub(crate) session_timeout_ms_min: i32,
     pub(crate) session_timeout_ms_max: i32,
+    /// What the reply to a `multiRead` may take.
+    pub(crate) multi_read_bytes_max: usize,
     /// The digest id of the super user.
     pub(crate) super_digest: Option<String>,
     pub(crate) enforce_quota: bool,

@@ -34,6 +34,7 @@ impl Bench {
             session_check: SECOND,
             session_timeout_ms_min: 2000,
             session_timeout_ms_max: 20_000,
+            multi_read_bytes_max: 1000,
             super_digest: Some(digest_id(b"super:secret")),
             enforce_quota: true,
             skip_acl: false,
@@ -589,4 +590,39 @@ fn proof(user: &str, password: &str, nonce: &str) -> String {
         "username=\"{user}\",realm=\"zk-sasl-md5\",nonce=\"{nonce}\",cnonce=\"mine\",nc=00000001,\
          qop=auth,digest-uri=\"zookeeper/zk-sasl-md5\",response={response:x}"
     )
+}
+
+#[test]
+fn a_multi_read_is_bounded() {
+    let mut bench = Bench::new();
+    let a = bench.connect();
+    bench.create(a, "/n", 0);
+    bench.create(a, "/n/child", 0);
+    bench.sent();
+    // Parts with 9 bytes in front: data of 72 bytes, children of 13, refusals of 4; 1,000 may be.
+    for (op, path, count) in [(4, "/n", 12), (8, "/n", 45), (4, "/none", 76)] {
+        let mut frame_bytes = |count: i32| {
+            bench.ask(a, 9, 22, |out| {
+                for _ in 0..count {
+                    out.int(op);
+                    out.boolean(false);
+                    out.int(-1);
+                    out.text(path);
+                    out.boolean(false);
+                }
+                out.int(-1);
+                out.boolean(true);
+                out.int(-1);
+            });
+            let output = bench.core.take().output;
+            let [Output::Send { frame, .. }] = &output[..] else { panic!("{output:?}") };
+            let code = Reader::new(&frame[16..]).int().unwrap();
+            (Refusal::from_code(code), frame.len())
+        };
+        let (refusal, bytes) = frame_bytes(count);
+        assert_eq!(refusal, None, "{op} {path}");
+        // The header of the frame and that behind the last part do not count.
+        assert!((970..=1000).contains(&(bytes - 20 - 9)), "{op} {path}: {bytes}");
+        assert_eq!(frame_bytes(count + 1), (Some(Refusal::MarshallingError), 20), "{op} {path}");
+    }
 }

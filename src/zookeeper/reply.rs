@@ -120,6 +120,19 @@ fn write_read(result: &Result<Body<'_>, Refusal>, out: &mut Vec<u8>) {
     }
 }
 
+/// What a part of the reply to a `multiRead` takes.
+pub(crate) fn part_bytes(result: &Result<Body<'_>, Refusal>) -> usize {
+    const HEADER: usize = 9;
+    const STAT: usize = 68;
+    let body = match result {
+        Ok(Body::Data(data, _)) => 4 + data.map_or(0, <[u8]>::len) + STAT,
+        Ok(Body::Texts(texts)) => 4 + texts.iter().map(|text| 4 + text.len()).sum::<usize>(),
+        // A code; there is nothing else.
+        _ => 4,
+    };
+    HEADER + body
+}
+
 /// A frame: the length, then what `write` appends.
 fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = vec![0; 4];

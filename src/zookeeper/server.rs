@@ -37,6 +37,11 @@ use crate::watches::ConnectionId;
 /// What a request may be larger than `jute.maxbuffer`, as in Apache: names around the data.
 const FRAME_EXTRA_BYTES: usize = 1024;
 
+/// What the reply to a `multiRead` may always take, whatever `jute.maxbuffer`.
+const MULTI_READ_BYTES_MIN: usize = 4 << 20;
+/// What it may take, in `jute.maxbuffer`s. Clients read replies of one of theirs, which mostly is ours.
+const MULTI_READ_BUFFERS: usize = 4;
+
 /// Bytes of log from one snapshot to the next, however few transactions they are. Source:
 /// ZooKeeper's `snapSizeLimitInKb`.
 const LOG_BYTES_MAX: usize = 4 << 30;
@@ -223,6 +228,8 @@ fn settings(config: &Config) -> Settings {
         session_check: session_check(config),
         session_timeout_ms_min: config.session_timeout_ms_min,
         session_timeout_ms_max: config.session_timeout_ms_max,
+        multi_read_bytes_max: MULTI_READ_BYTES_MIN
+            .max(config.jute_buffer_bytes_max.saturating_mul(MULTI_READ_BUFFERS)),
         super_digest: config.super_digest.clone(),
         enforce_quota: config.enforce_quota,
         skip_acl: config.skip_acl,

@@ -37,6 +37,7 @@ fn settings() -> Settings {
         session_check: Duration::from_secs(2),
         session_timeout_ms_min: 4000,
         session_timeout_ms_max: 40_000,
+        multi_read_bytes_max: 1 << 20,
         super_digest: None,
         enforce_quota: false,
         skip_acl: false,
