@@ -529,6 +529,22 @@ fn a_hard_quota_is_enforced() {
     assert_eq!(bench.sent(), ["1: 2 ok", "1: 1 ok"]);
     let stats = bench.core.tree.get(&quota("zookeeper_stats")).unwrap();
     assert_eq!(stats.data.as_deref(), Some(&b"count=3,bytes=0"[..]));
+    for (limits, outcome) in [
+        (None, "MarshallingError"),
+        (Some("garbage"), "MarshallingError"),
+        (Some("countHardLimit=x"), "MarshallingError"),
+        (Some("count=3"), "ok"),
+    ] {
+        bench.ask(a, 3, 5, |out| {
+            out.text(&quota("zookeeper_limits"));
+            out.buffer(limits.map(str::as_bytes));
+            out.int(-1);
+        });
+        bench.set(a, "/q/b");
+        bench.create(a, "/q/d", 0);
+        let sent = ["1: 3 ok".to_owned(), format!("1: 5 {outcome}"), format!("1: 1 {outcome}")];
+        assert_eq!(bench.sent(), sent, "{limits:?}");
+    }
 }
 
 #[test]

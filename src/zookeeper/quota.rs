@@ -18,23 +18,48 @@ struct Track {
 }
 
 impl Track {
+    const NONE: Track = Track { count: -1, bytes: -1, count_hard_limit: -1, bytes_hard_limit: -1 };
+
     /// Reads `count=1,bytes=2=;countHardLimit=3`; what is not a number counts as none.
     fn parse(data: Option<&[u8]>) -> Track {
-        let mut track = Track { count: -1, bytes: -1, count_hard_limit: -1, bytes_hard_limit: -1 };
+        let mut track = Track::NONE;
         let text = String::from_utf8_lossy(data.unwrap_or_default());
         for pair in text.split([',', ';']) {
             let mut parts = pair.split('=');
             let (Some(key), Some(value)) = (parts.next(), parts.next()) else { continue };
-            let value = value.parse().unwrap_or(-1);
-            match key {
-                "count" => track.count = value,
-                "bytes" => track.bytes = value,
-                "countHardLimit" => track.count_hard_limit = value,
-                "byteHardLimit" => track.bytes_hard_limit = value,
-                _ => {}
-            }
+            track.set(key, value.parse().unwrap_or(-1));
         }
         track
+    }
+
+    /// Reads the same; `None` where Apache cannot read it.
+    fn parse_strictly(data: Option<&[u8]>) -> Option<Track> {
+        let mut track = Track::NONE;
+        let text = String::from_utf8_lossy(data?);
+        // As Java splits: several separators are one, and those at the end separate nothing.
+        let text = text.trim_end_matches([',', ';']);
+        if text.is_empty() {
+            return Some(track);
+        }
+        for (position, pair) in text.split([',', ';']).enumerate() {
+            if pair.is_empty() && position > 0 {
+                continue;
+            }
+            let mut parts = pair.trim_end_matches('=').split('=');
+            let (key, value) = (parts.next()?, parts.next()?);
+            track.set(key, if value.is_empty() { -1 } else { value.parse().ok()? });
+        }
+        Some(track)
+    }
+
+    fn set(&mut self, key: &str, value: i64) {
+        match key {
+            "count" => self.count = value,
+            "bytes" => self.bytes = value,
+            "countHardLimit" => self.count_hard_limit = value,
+            "byteHardLimit" => self.bytes_hard_limit = value,
+            _ => {}
+        }
     }
 }
 
@@ -67,7 +92,8 @@ fn count(tree: &mut Tree, path: &str, bytes: i64, nodes: i64) {
     let stats = format!("{ROOT}{prefix}{STATS}");
     let Some(node) = tree.get(&stats) else { return };
     let track = Track::parse(node.data.as_deref());
-    let text = format!("count={},bytes={}", track.count + nodes, track.bytes + bytes);
+    let (nodes, bytes) = (track.count.wrapping_add(nodes), track.bytes.wrapping_add(bytes));
+    let text = format!("count={nodes},bytes={bytes}");
     tree.replace_data(&stats, text.into_bytes());
 }
 
@@ -114,17 +140,24 @@ fn measure(tree: &Tree, path: &str) -> (usize, usize) {
     (nodes, bytes)
 }
 
-/// Refuses what would exceed a hard limit.
+/// Refuses what would exceed a hard limit, and everything that counts for limits which cannot be
+/// read: a quota with a typing error in it must not be one that lets all pass.
 pub(crate) fn check(tree: &Tree, path: &str, bytes: i64, nodes: i64) -> Result<(), Refusal> {
     let Some(prefix) = limited_prefix(tree, path) else { return Ok(()) };
     let read = |suffix: &str| {
         let node = tree.get(&format!("{ROOT}{prefix}{suffix}"))?;
-        Some(Track::parse(node.data.as_deref()))
+        Some(Track::parse_strictly(node.data.as_deref()).ok_or(Refusal::MarshallingError))
     };
-    let (Some(limits), Some(stats)) = (read(LIMITS), read(STATS)) else { return Ok(()) };
-    let exceeds = |limit: i64, now: i64, more: i64| more != 0 && limit > -1 && now + more > limit;
-    if exceeds(limits.count_hard_limit, stats.count, nodes)
-        || exceeds(limits.bytes_hard_limit, stats.bytes, bytes)
+    let Some(limits) = read(LIMITS).transpose()? else { return Ok(()) };
+    let counts = nodes != 0 && limits.count.max(limits.count_hard_limit) > -1;
+    let weighs = bytes != 0 && limits.bytes.max(limits.bytes_hard_limit) > -1;
+    if !counts && !weighs {
+        return Ok(());
+    }
+    let Some(stats) = read(STATS).transpose()? else { return Ok(()) };
+    let exceeds = |limit: i64, now: i64, more: i64| limit > -1 && now.wrapping_add(more) > limit;
+    if counts && exceeds(limits.count_hard_limit, stats.count, nodes)
+        || weighs && exceeds(limits.bytes_hard_limit, stats.bytes, bytes)
     {
         return Err(Refusal::QuotaExceeded);
     }
@@ -140,6 +173,35 @@ mod tests {
         let track = Track::parse(Some(b"count=5,bytes=-1=;byteHardLimit=9;countHardLimit=7"));
         assert_eq!(track, Track { count: 5, bytes: -1, count_hard_limit: 7, bytes_hard_limit: 9 });
         assert_eq!(Track::parse(Some(b"rubbish")).count, -1);
+    }
+
+    #[test]
+    fn what_apache_cannot_read_is_no_track() {
+        let bad = [
+            "garbage",
+            "count=x",
+            "count=",
+            "=",
+            ",count=1",
+            "count=1,x",
+            " count= 1",
+            "count=99999999999999999999",
+        ];
+        for bad in bad {
+            assert_eq!(Track::parse_strictly(Some(bad.as_bytes())), None, "{bad}");
+        }
+        assert_eq!(Track::parse_strictly(None), None);
+        for (text, count, bytes) in [
+            ("", -1, -1),
+            (",", -1, -1),
+            ("count==1", -1, -1),
+            (" count=1", -1, -1),
+            ("count=1,;,bytes=+2=;;", 1, 2),
+            ("count=1,count=3;other=4", 3, -1),
+        ] {
+            let expected = Track { count, bytes, ..Track::NONE };
+            assert_eq!(Track::parse_strictly(Some(text.as_bytes())), Some(expected), "{text}");
+        }
     }
 
     #[test]
