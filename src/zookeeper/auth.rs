@@ -98,7 +98,7 @@ pub(crate) fn resolve(acls: &[Acl], client: &[Id], schemes: Schemes) -> Result<V
             "digest" if acl.id.id.trim_end_matches(':').split(':').count() == 2 => {
                 resolved.push(acl.clone());
             }
-            "sasl" if schemes.sasl && !acl.id.id.is_empty() => resolved.push(acl.clone()),
+            "sasl" if schemes.sasl && is_principal(&acl.id.id) => resolved.push(acl.clone()),
             "x509" if schemes.x509 && acl.id.id.contains('=') => resolved.push(acl.clone()),
             "ip" if parse_network(&acl.id.id).is_some() => resolved.push(acl.clone()),
             _ => return Err(Refusal::InvalidAcl),
@@ -134,6 +134,15 @@ fn matches(wanted: &Id, client: &Id) -> bool {
             }
         }
         _ => false,
+    }
+}
+
+/// Whether a name may be one of Kerberos: `name`, `name@realm` or `name/host@realm`, of which each may
+/// be empty; without a realm it is what it likes.
+fn is_principal(name: &str) -> bool {
+    match name.split_once('@') {
+        None => true,
+        Some((name, realm)) => !realm.contains(['/', '@']) && name.matches('/').count() <= 1,
     }
 }
 
@@ -235,6 +244,16 @@ mod tests {
                 Err(Refusal::InvalidAcl),
                 "{acls:?}"
             );
+        }
+    }
+
+    #[test]
+    fn names_of_sasl_are_those_of_kerberos() {
+        for good in ["", "bob", "a/b/c", "bob@x", "@", "bob/host@x", "/@"] {
+            assert!(is_principal(good), "{good}");
+        }
+        for bad in ["bob@x/y", "bob@x@y", "a/b/c@x", "@@"] {
+            assert!(!is_principal(bad), "{bad}");
         }
     }
 

@@ -127,9 +127,17 @@ pub(crate) struct Link {
     pub(crate) session: i64,
     pub(crate) timeout_ms: i32,
     pub(crate) ids: Vec<Id>,
-    /// A login that is half done.
-    exchange: Option<Exchange>,
+    login: Login,
     pub(crate) traffic: Arc<Traffic>,
+}
+
+/// How far a connection's login by SASL is. There is one to a connection, and its steps have one order.
+#[derive(Debug)]
+enum Login {
+    NotBegun,
+    Challenged(Exchange),
+    /// Nothing more may come.
+    Done,
 }
 
 /// The whole state of the server. Lives in one mutex.
@@ -194,8 +202,15 @@ impl Core {
             }
             ids.push(Id::new("x509", &subject));
         }
-        let link =
-            Link { address, is_secure, session: 0, timeout_ms: 0, ids, exchange: None, traffic };
+        let link = Link {
+            address,
+            is_secure,
+            session: 0,
+            timeout_ms: 0,
+            ids,
+            login: Login::NotBegun,
+            traffic,
+        };
         self.links.insert(connection, link);
     }
 
@@ -383,21 +398,25 @@ impl Core {
         now: Now,
     ) {
         let Some(link) = self.links.get_mut(&connection) else { return };
-        let token = reader.buffer().ok().flatten();
+        let Ok(Some(token)) = reader.buffer() else {
+            info!(address = %link.address, "a login without a token, closing");
+            return self.close(connection);
+        };
         if self.settings.sasl.users.is_empty() {
             // As Apache without a login configuration: the client decides whether it goes on.
             warn!(address = %link.address, "a client wants to log in by SASL, and there are no users");
             let frame = reply::reply(header.xid, 0, Ok(Body::Token(None)));
             return self.send(connection, frame, Some(now.instant));
         }
-        let step = match (token, link.exchange.take()) {
-            (Some([]), _) => sasl::nonce().map(|nonce| {
+        let step = match std::mem::replace(&mut link.login, Login::Done) {
+            // As with Apache, whatever the first token says.
+            Login::NotBegun => sasl::nonce().map(|nonce| {
                 let (exchange, challenge) = Exchange::begin(nonce);
-                link.exchange = Some(exchange);
+                link.login = Login::Challenged(exchange);
                 challenge
             }),
-            (Some(response), Some(exchange)) => {
-                exchange.verify(response, &self.settings.sasl.users).map(|proof| {
+            Login::Challenged(exchange) => {
+                exchange.verify(token, &self.settings.sasl.users).map(|proof| {
                     info!(address = %link.address, user = proof.user, "logged in");
                     if self.settings.sasl.super_user.as_ref() == Some(&proof.user) {
                         link.ids.push(Id::new("super", ""));
@@ -406,13 +425,19 @@ impl Core {
                     proof.answer
                 })
             }
-            _ => None,
+            Login::Done => None,
         };
         let frame = match &step {
             Some(token) => reply::reply(header.xid, 0, Ok(Body::Token(Some(token)))),
             None => {
                 warn!(address = %link.address, "a login by SASL failed");
-                reply::login_refused(header.xid)
+                reply::login_refused(
+                    header.xid,
+                    match self.settings.sasl.is_required {
+                        true => Refusal::SessionClosedRequireSaslAuth,
+                        false => Refusal::AuthFailed,
+                    },
+                )
             }
         };
         self.send(connection, frame, Some(now.instant));

@@ -592,7 +592,48 @@ fn who_must_log_in_is_served_when_it_has() {
     bench.set(b, "/n");
     assert_eq!(bench.sent(), ["2: 1 ok", "2: 5 ok"]);
     // A second proof needs a second challenge.
-    assert_eq!(token(&mut bench, response.as_bytes()), (Refusal::AuthFailed.code(), None));
+    let refused = Refusal::SessionClosedRequireSaslAuth.code();
+    assert_eq!(token(&mut bench, response.as_bytes()), (refused, None));
+}
+
+#[test]
+fn the_steps_of_a_login_have_one_order() {
+    let sasl = |is_required| Sasl {
+        is_enabled: true,
+        is_required,
+        users: [("bob".to_owned(), "secret".to_owned())].into(),
+        super_user: None,
+    };
+    let step = |bench: &mut Bench, a, token: Option<&[u8]>| {
+        bench.ask(a, 9, 102, |out| out.buffer(token));
+    };
+    for (is_required, refused) in
+        [(false, "1: 9 AuthFailed"), (true, "1: 9 SessionClosedRequireSaslAuth")]
+    {
+        // A challenge comes once.
+        let mut bench = Bench::with_sasl(sasl(is_required));
+        let a = bench.connect();
+        step(&mut bench, a, Some(b"whatever"));
+        assert_eq!(bench.sent(), ["1: 9 ok"]);
+        step(&mut bench, a, Some(b""));
+        assert_eq!(bench.sent(), [refused, "1: closed"]);
+    }
+    let mut bench = Bench::with_sasl(sasl(false));
+    let a = bench.connect();
+    step(&mut bench, a, Some(b""));
+    let output = bench.core.take().output;
+    let [Output::Send { frame, .. }] = &output[..] else { panic!("{output:?}") };
+    let challenge = String::from_utf8_lossy(&frame[24..]).into_owned();
+    let nonce = challenge.split('"').nth(3).unwrap();
+    step(&mut bench, a, Some(proof("bob", "secret", nonce).as_bytes()));
+    assert_eq!(bench.sent(), ["1: 9 ok"]);
+    // Nobody is two.
+    step(&mut bench, a, Some(b""));
+    assert_eq!(bench.sent(), ["1: 9 AuthFailed", "1: closed"]);
+    // No token is no step.
+    let b = bench.connect();
+    step(&mut bench, b, None);
+    assert_eq!(bench.sent(), ["2: closed"]);
 }
 
 /// The response of a client, put together here once more.

@@ -158,11 +158,11 @@ pub(crate) fn reply(xid: i32, zxid: i64, result: Result<Body<'_>, Refusal>) -> B
 }
 
 /// The answer to a login that failed; clients in Java read a token here, whatever the code.
-pub(crate) fn login_refused(xid: i32) -> Bytes {
+pub(crate) fn login_refused(xid: i32, refusal: Refusal) -> Bytes {
     frame(|out| {
         out.int(xid);
         out.long(0);
-        out.int(Refusal::AuthFailed.code());
+        out.int(refusal.code());
         Body::Token(None).write(out);
     })
 }
