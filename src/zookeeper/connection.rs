@@ -20,12 +20,12 @@ use crate::words;
 /// How long a connection may take to ask for a session. Source: ZooKeeper's
 /// `zookeeper.nio.sessionlessCnxnTimeout`.
 pub(crate) const SESSIONLESS_MAX: Duration = Duration::from_secs(10);
-/// A connect request has 45 bytes; nobody gets more memory before there is a session.
-const CONNECT_BYTES_MAX: usize = 4096;
 /// What an idle connection keeps; a busy one grows with what it receives.
 const IDLE_BUFFER_BYTES: usize = 512;
 /// A frame of more than this counts against [`LARGE_FRAMES_KB_MAX`] while it arrives.
 const LARGE_FRAME_BYTES: usize = 64 << 10;
+/// A connect request has 45 bytes; nobody gets more memory than this before there is a session.
+const CONNECT_BYTES_MAX: usize = LARGE_FRAME_BYTES;
 /// What large frames of all connections may take while they arrive; others wait to be read. Who
 /// sends half of one and no more loses its session, for it cannot ping, and so makes room.
 pub(crate) const LARGE_FRAMES_KB_MAX: u32 = 256 << 10;

@@ -34,9 +34,6 @@ use crate::traffic::{Latency, Sizes, Traffic};
 use crate::txn_log::LogWriter;
 use crate::watches::ConnectionId;
 
-/// What a request may be larger than `jute.maxbuffer`, as in Apache: names around the data.
-const FRAME_EXTRA_BYTES: usize = 1024;
-
 /// What the reply to a `multiRead` may always take, whatever `jute.maxbuffer`.
 const MULTI_READ_BYTES_MIN: usize = 4 << 20;
 /// What it may take, in `jute.maxbuffer`s. Clients read replies of one of theirs, which mostly is ours.
@@ -106,7 +103,7 @@ impl Server {
         };
         let core = Core::new(settings(&config), loaded.tree, loaded.sessions, Now::read());
         let shared = Arc::new(Shared {
-            frame_bytes_max: config.jute_buffer_bytes_max + FRAME_EXTRA_BYTES,
+            frame_bytes_max: config.jute_buffer_bytes_max,
             addresses,
             started: begun,
             state: Mutex::new(State {

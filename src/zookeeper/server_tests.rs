@@ -266,6 +266,30 @@ fn half_frames_and_silence_hold_nobody_up() {
 }
 
 #[test]
+fn frames_are_taken_up_to_their_limit() {
+    let folder = TempDir::new().unwrap();
+    let config = Config { jute_buffer_bytes_max: 10_000, ..Config::for_tests(folder.path()) };
+    let server = Server::start(config).unwrap();
+    // A connect request may be large too.
+    let mut connect = connect_frame();
+    connect.resize(4 + 8000, 0);
+    connect[..4].copy_from_slice(&8000_i32.to_be_bytes());
+    for (length, is_taken) in [(10_000, true), (10_001, false)] {
+        let mut stream = raw(&server);
+        stream.write_all(&connect).unwrap();
+        let mut answer = [0; 41];
+        stream.read_exact(&mut answer).unwrap();
+        // A sync, and what nobody reads behind it.
+        let mut frame = i32::to_be_bytes(length).to_vec();
+        frame.extend([0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 1, b'/']);
+        frame.resize(4 + usize::try_from(length).unwrap(), 0);
+        // The server may close before it has taken everything.
+        let _ = stream.write_all(&frame);
+        assert_eq!(stream.read_exact(&mut [0; 25]).is_ok(), is_taken, "{length}");
+    }
+}
+
+#[test]
 fn halves_of_large_frames_have_room_together_and_hold_no_small_ones_up() {
     let folder = TempDir::new().unwrap();
     let server = start(&folder);
