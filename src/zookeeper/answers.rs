@@ -23,7 +23,9 @@ impl Core {
         let reads = Reads { tree: &self.tree, ids: &link.ids, skip_acl: self.settings.skip_acl };
         match request {
             Request::Ping => reply::reply(xid::PING, zxid, Ok(Body::Empty)),
-            Request::Sync { path } => reply(Ok(Body::Path(&path))),
+            Request::Sync { path } => {
+                reply(Ok(path.as_deref().map_or(Body::Token(None), Body::Path)))
+            }
             Request::WhoAmI => {
                 let shown: Vec<Id> = link.ids.iter().map(who).collect();
                 reply(Ok(Body::Ids(&shown)))
@@ -68,7 +70,9 @@ impl Core {
             }
             Request::GetAllChildrenNumber { path } => {
                 let result = reads.node(&path, perms::READ);
-                let count = result.map(|_| self.tree.count_below(&path));
+                // Apache's root stands among its nodes twice, and by its other name is below itself.
+                let twice = usize::from(path.is_empty());
+                let count = result.map(|_| self.tree.count_below(&path) + twice);
                 reply(count.map(|count| Body::Int(i32::try_from(count).unwrap_or(i32::MAX))))
             }
             Request::GetEphemerals { prefix } => {
@@ -89,8 +93,10 @@ impl Core {
                     1 => Mode::Recursive,
                     _ => return reply(Err(Refusal::MarshallingError)),
                 };
-                self.data_watches.add(&path, connection, mode);
-                self.child_watches.add(&path, connection, mode);
+                if let Some(path) = path {
+                    self.data_watches.add(&path, connection, mode);
+                    self.child_watches.add(&path, connection, mode);
+                }
                 // Its body is an `ErrorResponse`.
                 reply(Ok(Body::Int(0)))
             }

@@ -402,7 +402,7 @@ fn refusals_are_those_of_the_original_and_take_a_transaction_each() {
     bench.delete(a, "/zookeeper");
     bench.delete(a, "/nothing");
     bench.set(a, "/nothing");
-    bench.ask(a, 16, 16, |_| {});
+    bench.ask(a, 16, 16, |out| out.put_bytes(&[0; 3 * 4 + 8]));
     bench.ask(a, 14, 14, |out| out.int(1));
     // A check alone is a write that changes nothing.
     for version in [0, 7] {
@@ -634,6 +634,58 @@ fn the_steps_of_a_login_have_one_order() {
     let b = bench.connect();
     step(&mut bench, b, None);
     assert_eq!(bench.sent(), ["2: closed"]);
+}
+
+#[test]
+fn what_is_null_or_odd_is_answered_as_by_apache() {
+    type Body = fn(&mut Vec<u8>);
+    fn create(out: &mut Vec<u8>, acl: fn(&mut Vec<u8>)) {
+        out.text("/odd");
+        out.buffer(None);
+        acl(out);
+        out.int(0);
+    }
+    fn one(out: &mut Vec<u8>, scheme: Option<&str>, id: Option<&str>) {
+        out.int(1);
+        out.int(31);
+        out.buffer(scheme.map(str::as_bytes));
+        out.buffer(id.map(str::as_bytes));
+    }
+    let cases: [(i32, Body, &str); 17] = [
+        (9, |out| out.buffer(None), "ok"),
+        (106, |out| out.put_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), "ok"),
+        (106, |out| out.put_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 9]), "MarshallingError"),
+        (101, |out| out.put_bytes(&[0; 8 + 3 * 4]), "ok"),
+        (101, |out| out.put_bytes(&[[0; 8].as_slice(), &[0xff; 12]].concat()), "MarshallingError"),
+        (105, |out| out.put_bytes(&[0; 8 + 5 * 4]), "ok"),
+        (105, |out| out.put_bytes(&[[0; 24].as_slice(), &[0xff; 4]].concat()), "MarshallingError"),
+        (1, |out| create(out, |out| out.int(-1)), "InvalidAcl"),
+        (1, |out| create(out, |out| out.int(-2)), "InvalidAcl"),
+        (1, |out| create(out, |out| one(out, None, None)), "InvalidAcl"),
+        (1, |out| create(out, |out| one(out, Some("x"), None)), "InvalidAcl"),
+        (1, |out| create(out, |out| one(out, Some("world"), Some(""))), "InvalidAcl"),
+        (1, |out| create(out, |out| one(out, Some("world"), None)), "MarshallingError"),
+        (1, |out| create(out, |out| one(out, Some("ip"), None)), "MarshallingError"),
+        (16, |out| out.put_bytes(&[0; 12]), "MarshallingError"),
+        (16, |out| out.put_bytes(&[0; 20]), "ReconfigDisabled"),
+        (20, |out| out.text("/zookeeper"), "BadArguments"),
+    ];
+    let mut bench = Bench::new();
+    let a = bench.connect();
+    for (number, (op, body, outcome)) in cases.into_iter().enumerate() {
+        bench.ask(a, 7, op, body);
+        assert_eq!(bench.sent(), [format!("1: 7 {outcome}")], "case {number}, op {op}");
+    }
+    // The null comes back; the root by its other name is one more.
+    let mut int = |op: i32, path: Option<&str>| {
+        bench.ask(a, 7, op, |out| out.buffer(path.map(str::as_bytes)));
+        let output = bench.core.take().output;
+        let [Output::Send { frame, .. }] = &output[..] else { panic!("{output:?}") };
+        assert_eq!(frame.len(), 24);
+        Reader::new(&frame[20..]).int().unwrap()
+    };
+    assert_eq!(int(9, None), -1);
+    assert_eq!(int(104, Some("")), int(104, Some("/")) + 1);
 }
 
 /// The response of a client, put together here once more.

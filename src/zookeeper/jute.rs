@@ -86,12 +86,15 @@ impl<'a> Reader<'a> {
         self.string()?.ok_or(JuteError::Null)
     }
 
-    /// A vector; null reads as `None`.
+    /// A vector; null reads as `None`, and one of a negative length as empty, as in Java.
     pub(crate) fn vector<T>(
         &mut self,
         read: fn(&mut Reader<'a>) -> Result<T, JuteError>,
     ) -> Result<Option<Vec<T>>, JuteError> {
-        let Some(count) = self.length()? else { return Ok(None) };
+        let count = self.int()?;
+        if count == -1 {
+            return Ok(None);
+        }
         // Grows with what is read: `count` is only a claim.
         let mut items = Vec::new();
         for _ in 0..count {
@@ -186,6 +189,7 @@ mod tests {
         let mut negative = Vec::new();
         negative.int(-2);
         assert_eq!(Reader::new(&negative).buffer(), Err(JuteError::BadLength(-2)));
+        assert_eq!(Reader::new(&negative).texts(), Ok(Vec::new()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `org.apache.zookeeper.proto`, and `MultiOperationRecord`.
 
 use crate::code::{Refusal, op};
-use crate::data::Acl;
+use crate::data::{Acl, Id};
 use crate::jute::{JuteError, Reader};
 
 /// The first frame of a connection.
@@ -101,19 +101,48 @@ pub(crate) enum Request {
     Change(Change),
     Multi(Vec<Change>),
     MultiRead(Vec<Read>),
-    Exists { path: String, watch: bool },
-    GetData { path: String, watch: bool },
-    GetChildren { path: String, watch: bool, with_stat: bool },
-    GetAllChildrenNumber { path: String },
-    GetEphemerals { prefix: String },
-    GetAcl { path: String },
-    Sync { path: String },
+    Exists {
+        path: String,
+        watch: bool,
+    },
+    GetData {
+        path: String,
+        watch: bool,
+    },
+    GetChildren {
+        path: String,
+        watch: bool,
+        with_stat: bool,
+    },
+    GetAllChildrenNumber {
+        path: String,
+    },
+    GetEphemerals {
+        prefix: String,
+    },
+    GetAcl {
+        path: String,
+    },
+    /// Null comes back as null.
+    Sync {
+        path: Option<String>,
+    },
     Ping,
     CloseSession,
     SetWatches(SetWatches),
-    AddWatch { path: String, mode: i32 },
-    CheckWatches { path: String, kind: i32 },
-    RemoveWatches { path: String, kind: i32 },
+    /// Null is a path that nothing happens to.
+    AddWatch {
+        path: Option<String>,
+        mode: i32,
+    },
+    CheckWatches {
+        path: String,
+        kind: i32,
+    },
+    RemoveWatches {
+        path: String,
+        kind: i32,
+    },
     WhoAmI,
     Reconfig,
 }
@@ -127,6 +156,7 @@ pub(crate) fn is_known(op: i32) -> bool {
             | op::CREATE_TTL
             | op::CREATE_CONTAINER
             | op::DELETE
+            | op::DELETE_CONTAINER
             | op::EXISTS
             | op::GET_DATA
             | op::SET_DATA
@@ -161,6 +191,7 @@ pub(crate) fn is_write(op: i32) -> bool {
             | op::CREATE_TTL
             | op::CREATE_CONTAINER
             | op::DELETE
+            | op::DELETE_CONTAINER
             | op::SET_DATA
             | op::SET_ACL
             | op::CHECK
@@ -173,6 +204,11 @@ pub(crate) fn is_write(op: i32) -> bool {
 impl Request {
     /// Reads the body of a request that [`is_known`].
     pub(crate) fn read(op: i32, reader: &mut Reader<'_>) -> Result<Request, Refusal> {
+        // The server asks itself for these. Apache reads the header as a part of the path, so none is
+        // ever valid.
+        if op == op::DELETE_CONTAINER {
+            return Err(Refusal::BadArguments);
+        }
         Request::read_body(op, reader).map_err(|_| Refusal::MarshallingError)
     }
 
@@ -200,13 +236,13 @@ impl Request {
                 Request::GetEphemerals { prefix: reader.string()?.unwrap_or_default() }
             }
             op::GET_ACL => Request::GetAcl { path: reader.text()? },
-            op::SYNC => Request::Sync { path: reader.text()? },
+            op::SYNC => Request::Sync { path: reader.string()? },
             op::PING => Request::Ping,
             op::CLOSE_SESSION => Request::CloseSession,
             op::SET_WATCHES | op::SET_WATCHES2 => {
                 Request::SetWatches(read_set_watches(op, reader)?)
             }
-            op::ADD_WATCH => Request::AddWatch { path: reader.text()?, mode: reader.int()? },
+            op::ADD_WATCH => Request::AddWatch { path: reader.string()?, mode: reader.int()? },
             op::CHECK_WATCHES => {
                 Request::CheckWatches { path: reader.text()?, kind: reader.int()? }
             }
@@ -214,7 +250,13 @@ impl Request {
                 Request::RemoveWatches { path: reader.text()?, kind: reader.int()? }
             }
             op::WHO_AM_I => Request::WhoAmI,
-            op::RECONFIG => Request::Reconfig,
+            op::RECONFIG => {
+                let _joining = reader.string()?;
+                let _leaving = reader.string()?;
+                let _members = reader.string()?;
+                let _version = reader.long()?;
+                Request::Reconfig
+            }
             _ => return Err(JuteError::Null),
         };
         Ok(request)
@@ -227,7 +269,7 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
             op,
             path: reader.string()?,
             data: reader.buffer()?.map(<[u8]>::to_vec),
-            acl: Acl::read_all(reader)?,
+            acl: read_acl(reader)?,
             flags: reader.int()?,
             ttl_ms: if op == op::CREATE_TTL { reader.long()? } else { -1 },
         },
@@ -240,7 +282,7 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
         },
         op::SET_ACL => Change::SetAcl {
             path: reader.string()?.unwrap_or_default(),
-            acl: Acl::read_all(reader)?,
+            acl: read_acl(reader)?,
             version: reader.int()?,
         },
         op::CHECK => {
@@ -249,6 +291,23 @@ fn read_change(op: i32, reader: &mut Reader<'_>) -> Result<Change, JuteError> {
         _ => return Err(JuteError::Null),
     };
     Ok(change)
+}
+
+/// An ACL of a client. Where an id must be and is null it cannot be read; a scheme that is null is one
+/// that there is not.
+fn read_acl(reader: &mut Reader<'_>) -> Result<Vec<Acl>, JuteError> {
+    let acl = reader.vector(|reader| {
+        let perms = reader.int()?;
+        let scheme = reader.string()?.unwrap_or_default();
+        let id = match reader.string()? {
+            None if matches!(&*scheme, "world" | "digest" | "ip" | "sasl" | "x509") => {
+                return Err(JuteError::Null);
+            }
+            id => id.unwrap_or_default(),
+        };
+        Ok(Acl { perms, id: Id { scheme, id } })
+    })?;
+    Ok(acl.unwrap_or_default())
 }
 
 /// A part of a `multi`, which Apache cannot read where its flags mean nothing.
@@ -291,16 +350,18 @@ fn read_parts<T>(
 }
 
 fn read_set_watches(op: i32, reader: &mut Reader<'_>) -> Result<SetWatches, JuteError> {
+    let paths =
+        |reader: &mut Reader<'_>| reader.vector(|reader| reader.text())?.ok_or(JuteError::Null);
     let mut watches = SetWatches {
         relative_zxid: reader.long()?,
-        data: reader.texts()?,
-        exist: reader.texts()?,
-        child: reader.texts()?,
+        data: paths(reader)?,
+        exist: paths(reader)?,
+        child: paths(reader)?,
         ..SetWatches::default()
     };
     if op == op::SET_WATCHES2 {
-        watches.persistent = reader.texts()?;
-        watches.recursive = reader.texts()?;
+        watches.persistent = paths(reader)?;
+        watches.recursive = paths(reader)?;
     }
     Ok(watches)
 }
