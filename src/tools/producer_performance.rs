@@ -165,7 +165,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Halt> {
 
 struct Numbers {
     record_count: u64,
-    record_size: Option<usize>,
+    record_size: Option<i32>,
     throughput: f64,
     transaction_ms: i64,
 }
@@ -176,7 +176,7 @@ impl Numbers {
         let record_size: Option<i32> = arguments.number("--record-size", "Integer")?;
         Ok(Numbers {
             record_count: record_count.and_then(|count| count.try_into().ok()).unwrap_or(0),
-            record_size: record_size.map(|size| usize::try_from(size).unwrap_or(0)),
+            record_size,
             throughput: arguments.number("--throughput", "Double")?.unwrap_or(-1.0),
             transaction_ms: arguments.number("--transaction-duration-ms", "Long")?.unwrap_or(0),
         })
@@ -185,7 +185,8 @@ impl Numbers {
 
 fn payload(arguments: &Arguments, numbers: &Numbers) -> Result<Payload, Halt> {
     if let Some(size) = numbers.record_size {
-        return Ok(Payload::Random(size));
+        let refused = |_| halt(&format!("java.lang.NegativeArraySizeException: {size}"));
+        return usize::try_from(size).map(Payload::Random).or_else(refused);
     }
     let Some(path) = arguments.text("--payload-file") else { return Ok(Payload::Monotonic) };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());

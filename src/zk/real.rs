@@ -498,8 +498,8 @@ fn split_connect_string(connect: &str) -> Result<(String, Option<String>), Conne
             return fail(format!("\"{port}\" is no port"));
         }
     }
-    let chroot = match chroot.trim_end_matches('/') {
-        "" => None,
+    let chroot = match chroot {
+        "" | "/" => None,
         chroot => match paths::check(chroot, false) {
             Ok(()) => Some(chroot.to_owned()),
             Err(error) => return fail(error.to_string()),
@@ -527,7 +527,7 @@ mod tests {
             let split = split_connect_string(connect).unwrap();
             assert_eq!(split, (hosts.to_owned(), chroot.map(str::to_owned)), "{connect}");
         }
-        for bad in ["", "/k", "h:x", "h:0", "h:70000", "h//a", "h/../a"] {
+        for bad in ["", "/k", "h:x", "h:0", "h:70000", "h//a", "h/../a", "h/a/", "h//"] {
             assert!(split_connect_string(bad).is_err(), "{bad}");
         }
     }
