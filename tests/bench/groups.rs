@@ -205,7 +205,7 @@ const JOINING: usize = 1_000;
 /// `group.initial.rebalance.delay.ms` meanwhile. Members ask for as long a rebalance, so that it is not made longer when more
 /// of them come.
 const JOIN_DELAY: Duration = Duration::from_secs(3);
-/// Groups that are joined one after the other; the median counts.
+/// Groups that are joined one after the other; the median of each figure counts.
 const JOIN_ROUNDS: usize = 5;
 /// The same on Kafka before, whose code is compiled meanwhile.
 const JOIN_ROUNDS_TO_WARM: usize = 15;
@@ -246,19 +246,22 @@ pub(crate) fn members_that_join(options: &Options) -> Result<(), String> {
                 rounds.push(joining);
             }
         }
-        rounds.sort_by(|one, other| one.cpu_ms.total_cmp(&other.cpu_ms));
         let slowest = rounds.iter().map(|one| one.stable_after).max().unwrap_or_default();
-        let median = &rounds[JOIN_ROUNDS / 2];
-        let ms = |duration: Duration| duration.as_millis();
+        let median = |of: &dyn Fn(&Joining) -> f64| {
+            let mut figures: Vec<f64> = rounds.iter().map(of).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[JOIN_ROUNDS / 2]
+        };
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         println!(
-            "| {} | within {} ms | {} ms, {} at most | {} ms | {} ms | {:.3} |",
+            "| {} | within {:.0} ms | {:.0} ms, {:.0} at most | {:.0} ms | {:.0} ms | {:.3} |",
             target.name,
-            ms(median.spread),
-            ms(median.stable_after),
+            median(&|one| ms(one.spread)),
+            median(&|one| ms(one.stable_after)),
             ms(slowest),
-            ms((median.spread + median.stable_after).saturating_sub(JOIN_DELAY)),
-            ms(median.assigned_within),
-            median.cpu_ms,
+            median(&|one| ms((one.spread + one.stable_after).saturating_sub(JOIN_DELAY))),
+            median(&|one| ms(one.assigned_within)),
+            median(&|one| one.cpu_ms),
         );
     }
     Ok(())
