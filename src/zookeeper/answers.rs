@@ -93,9 +93,15 @@ impl Core {
                     1 => Mode::Recursive,
                     _ => return reply(Err(Refusal::MarshallingError)),
                 };
-                if let Some(path) = path {
-                    self.data_watches.add(&path, connection, mode);
-                    self.child_watches.add(&path, connection, mode);
+                match path {
+                    Some(path) => {
+                        self.data_watches.add(&path, connection, mode);
+                        self.child_watches.add(&path, connection, mode);
+                    }
+                    None if mode == Mode::Recursive => {
+                        return reply(Err(Refusal::MarshallingError));
+                    }
+                    None => {}
                 }
                 // Its body is an `ErrorResponse`.
                 reply(Ok(Body::Int(0)))

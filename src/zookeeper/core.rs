@@ -333,7 +333,9 @@ impl Core {
             return self.close(connection);
         }
         let request = Request::read(header.op, &mut reader);
-        let frame = if request::is_write(header.op) {
+        // Apache reads this one before it counts it.
+        let is_unread = header.op == op::RECONFIG && request == Err(Refusal::MarshallingError);
+        let frame = if request::is_write(header.op) && !is_unread {
             self.write(connection, header, request, now)
         } else {
             let zxid = self.tree.last_zxid;

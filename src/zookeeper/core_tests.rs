@@ -651,9 +651,10 @@ fn what_is_null_or_odd_is_answered_as_by_apache() {
         out.buffer(scheme.map(str::as_bytes));
         out.buffer(id.map(str::as_bytes));
     }
-    let cases: [(i32, Body, &str); 17] = [
+    let cases: [(i32, Body, &str); 18] = [
         (9, |out| out.buffer(None), "ok"),
         (106, |out| out.put_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), "ok"),
+        (106, |out| out.put_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1]), "MarshallingError"),
         (106, |out| out.put_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 9]), "MarshallingError"),
         (101, |out| out.put_bytes(&[0; 8 + 3 * 4]), "ok"),
         (101, |out| out.put_bytes(&[[0; 8].as_slice(), &[0xff; 12]].concat()), "MarshallingError"),

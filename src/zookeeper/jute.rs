@@ -76,9 +76,9 @@ impl<'a> Reader<'a> {
         self.length()?.map(|length| self.take(length)).transpose()
     }
 
-    /// A string; what is not UTF-8 becomes U+FFFD as in Java, and no path may hold that.
+    /// A string, by [`java_text`]: no path may hold what that puts for what is not UTF-8.
     pub(crate) fn string(&mut self) -> Result<Option<String>, JuteError> {
-        Ok(self.buffer()?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+        Ok(self.buffer()?.map(java_text))
     }
 
     /// A string that may not be null.
@@ -107,6 +107,28 @@ impl<'a> Reader<'a> {
     pub(crate) fn texts(&mut self) -> Result<Vec<String>, JuteError> {
         Ok(self.vector(|reader| reader.text())?.unwrap_or_default())
     }
+}
+
+/// The text of bytes that should be UTF-8: what is not becomes U+FFFD. A surrogate becomes one in
+/// Java, and one a byte in Rust.
+pub(crate) fn java_text(bytes: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.to_owned();
+    }
+    let (mut text, mut rest) = (Vec::new(), bytes);
+    while let Some((first, after)) = rest.split_first() {
+        rest = match rest {
+            [0xed, 0xa0..=0xbf, 0x80..=0xbf, after @ ..] | [0xed, 0xa0..=0xbf, after @ ..] => {
+                text.extend("\u{fffd}".as_bytes());
+                after
+            }
+            _ => {
+                text.push(*first);
+                after
+            }
+        };
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Writes records; each function appends to the bytes.
@@ -197,5 +219,16 @@ mod tests {
         let mut bytes = Vec::new();
         bytes.buffer(Some(b"/a\xff"));
         assert_eq!(Reader::new(&bytes).text(), Ok("/a\u{fffd}".to_owned()));
+        for (bytes, text) in [
+            (&b"\xff:\xfe"[..], "\u{fffd}:\u{fffd}"),
+            (b"u\xc3", "u\u{fffd}"),
+            (b"u\xe4\xb8", "u\u{fffd}"),
+            (b"u\xc0\x80", "u\u{fffd}\u{fffd}"),
+            (b"u\xed\xa0\x80\xed\xb0\x80", "u\u{fffd}\u{fffd}"),
+            (b"u\xed\xa0", "u\u{fffd}"),
+            ("\u{fc}\u{4e2d}\u{1f600}".as_bytes(), "\u{fc}\u{4e2d}\u{1f600}"),
+        ] {
+            assert_eq!(java_text(bytes), text, "{bytes:x?}");
+        }
     }
 }
