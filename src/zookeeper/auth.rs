@@ -13,6 +13,28 @@ use crate::code::Refusal;
 use crate::data::{Acl, Id};
 use crate::jute::java_text;
 
+/// Entries that `auth` may stand for in one ACL, and far more than a request has by itself.
+const EXPANDED_MAX: usize = 100_000;
+/// What the ids of a connection may come to: every one is held, and compared with every entry of
+/// every ACL that its requests meet.
+const IDS_MAX: usize = 256;
+const IDS_BYTES_MAX: usize = 256 << 10;
+
+/// Adds what a client has proven to what it is. False where that is more than anybody can be.
+pub(crate) fn add_ids(ids: &mut Vec<Id>, proven: Vec<Id>) -> bool {
+    for id in proven {
+        if ids.contains(&id) {
+            continue;
+        }
+        let bytes: usize = ids.iter().chain([&id]).map(|id| id.id.len()).sum();
+        if ids.len() >= IDS_MAX || bytes > IDS_BYTES_MAX {
+            return false;
+        }
+        ids.push(id);
+    }
+    true
+}
+
 /// The id of a digest: the user, and SHA-1 over user and password, both as Java reads them.
 pub(crate) fn digest_id(user_and_password: &[u8]) -> String {
     let text = java_text(user_and_password);
@@ -61,6 +83,7 @@ pub(crate) struct Schemes {
 pub(crate) fn resolve(acls: &[Acl], client: &[Id], schemes: Schemes) -> Result<Vec<Acl>, Refusal> {
     let mut resolved = Vec::new();
     let mut seen = HashSet::new();
+    let mut expanded = 0;
     for acl in acls {
         if !seen.insert(acl) {
             continue;
@@ -73,7 +96,8 @@ pub(crate) fn resolve(acls: &[Acl], client: &[Id], schemes: Schemes) -> Result<V
                 for id in client.iter().filter(proven) {
                     resolved.push(Acl { perms: acl.perms, id: id.clone() });
                 }
-                if resolved.len() == before {
+                expanded += resolved.len() - before;
+                if resolved.len() == before || expanded > EXPANDED_MAX {
                     return Err(Refusal::InvalidAcl);
                 }
             }
@@ -198,6 +222,22 @@ mod tests {
             resolve(&[acl(1, "auth", "")], &stranger, Schemes::default()),
             Err(Refusal::InvalidAcl)
         );
+    }
+
+    #[test]
+    fn nobody_is_more_than_a_few() {
+        let one = |number: usize| vec![Id::new("digest", &number.to_string())];
+        let mut ids = Vec::new();
+        assert!((0..IDS_MAX).all(|number| add_ids(&mut ids, one(number))));
+        assert!(add_ids(&mut ids, one(7)), "it is that already");
+        assert!(!add_ids(&mut ids, one(IDS_MAX)));
+        // Each of its ids for each entry would be too much for anybody.
+        let acls: Vec<Acl> = (0..100_000).map(|number| acl(number, "auth", "")).collect();
+        assert_eq!(resolve(&acls[..100], &ids, Schemes::default()).unwrap().len(), 100 * IDS_MAX);
+        assert_eq!(resolve(&acls, &ids, Schemes::default()), Err(Refusal::InvalidAcl));
+        let long = "x".repeat(IDS_BYTES_MAX);
+        let mut ids = vec![Id::new("digest", &long)];
+        assert!(!add_ids(&mut ids, one(1)));
     }
 
     #[test]

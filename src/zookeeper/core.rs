@@ -369,16 +369,9 @@ impl Core {
         let ids = read().ok().and_then(|(scheme, auth)| {
             auth::authenticate(&scheme, auth, link.address.ip(), super_digest)
         });
-        let result = match ids {
-            Some(ids) => {
-                for id in ids {
-                    if !link.ids.contains(&id) {
-                        link.ids.push(id);
-                    }
-                }
-                Ok(Body::Empty)
-            }
-            None => {
+        let result = match ids.map(|ids| auth::add_ids(&mut link.ids, ids)) {
+            Some(true) => Ok(Body::Empty),
+            Some(false) | None => {
                 warn!(address = %link.address, "authentication failed");
                 Err(Refusal::AuthFailed)
             }
