@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tracing::warn;
 
-use crate::auth;
+use crate::auth::{self, Checks};
 use crate::code::{Refusal, xid};
 use crate::core::Core;
 use crate::data::{Acl, Id, perms};
@@ -20,7 +20,11 @@ impl Core {
         let Some(link) = self.links.get(&connection) else {
             return reply(Err(Refusal::ConnectionLoss));
         };
-        let reads = Reads { tree: &self.tree, ids: &link.ids, skip_acl: self.settings.skip_acl };
+        let reads = Reads {
+            tree: &self.tree,
+            checks: Checks::new(&link.ids),
+            skip_acl: self.settings.skip_acl,
+        };
         match request {
             Request::Ping => reply::reply(xid::PING, zxid, Ok(Body::Empty)),
             Request::Sync { path } => {
@@ -178,7 +182,7 @@ impl Core {
 /// Reads of one client.
 struct Reads<'a> {
     tree: &'a Tree,
-    ids: &'a [Id],
+    checks: Checks<'a>,
     skip_acl: bool,
 }
 
@@ -186,7 +190,7 @@ impl<'a> Reads<'a> {
     fn node(&self, path: &str, wanted: i32) -> Result<&'a Node, Refusal> {
         let node = self.tree.get(path).ok_or(Refusal::NoNode)?;
         if !self.skip_acl {
-            auth::check(&self.tree.acls.get(node.acl), wanted, self.ids)?;
+            self.checks.check(&self.tree.acls.get(node.acl), wanted)?;
         }
         Ok(node)
     }

@@ -2,8 +2,10 @@
 //! Source: ZooKeeper's `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL` and its
 //! authentication providers.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -124,6 +126,44 @@ pub(crate) fn check(acls: &[Acl], wanted: i32, client: &[Id]) -> Result<(), Refu
                 || client.iter().any(|id| matches(&acl.id, id)))
     };
     if acls.iter().any(permits) { Ok(()) } else { Err(Refusal::NoAuth) }
+}
+
+/// What one client may do, in the parts of one request: tens of thousands of them may meet the same
+/// long ACL, which is looked through once.
+#[derive(Debug)]
+pub(crate) struct Checks<'a> {
+    client: &'a [Id],
+    /// By where the ACL lies, and what was wanted.
+    known: RefCell<HashMap<(*const Acl, i32), Checked>>,
+}
+
+#[derive(Debug)]
+struct Checked {
+    /// Held, so that no other ACL can lie there.
+    _acls: Arc<[Acl]>,
+    result: Result<(), Refusal>,
+}
+
+impl<'a> Checks<'a> {
+    /// Shorter ACLs are looked through each time.
+    const LONG: usize = 16;
+
+    pub(crate) fn new(client: &'a [Id]) -> Checks<'a> {
+        Checks { client, known: RefCell::default() }
+    }
+
+    /// As [`check`].
+    pub(crate) fn check(&self, acls: &Arc<[Acl]>, wanted: i32) -> Result<(), Refusal> {
+        if acls.len() < Checks::LONG {
+            return check(acls, wanted, self.client);
+        }
+        let mut known = self.known.borrow_mut();
+        let checked = known.entry((acls.as_ptr(), wanted)).or_insert_with(|| Checked {
+            _acls: acls.clone(),
+            result: check(acls, wanted, self.client),
+        });
+        checked.result
+    }
 }
 
 fn matches(wanted: &Id, client: &Id) -> bool {

@@ -636,6 +636,32 @@ fn the_steps_of_a_login_have_one_order() {
     assert_eq!(bench.sent(), ["2: closed"]);
 }
 
+/// Takes minutes where each part looks through the whole ACL.
+#[test]
+fn many_parts_that_meet_one_long_acl_take_no_time() {
+    let mut bench = Bench::new();
+    let a = bench.connect();
+    let ip = |number: u32| std::net::Ipv4Addr::from(number).to_string();
+    let mut acl: Vec<Acl> = (0..30_000)
+        .map(|number| Acl { perms: perms::ALL, id: Id::new("ip", &ip(number)) })
+        .collect();
+    acl.extend(Acl::open());
+    bench.create_as(a, "/n", 0, &acl);
+    bench.ask(a, 14, 14, |out| {
+        for _ in 0..30_000 {
+            out.int(13);
+            out.boolean(false);
+            out.int(-1);
+            out.text("/n");
+            out.int(0);
+        }
+        out.int(-1);
+        out.boolean(true);
+        out.int(-1);
+    });
+    assert_eq!(bench.sent(), ["1: 1 ok", "1: 14 ok"]);
+}
+
 #[test]
 fn what_is_null_or_odd_is_answered_as_by_apache() {
     type Body = fn(&mut Vec<u8>);

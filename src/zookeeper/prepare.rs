@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::auth::{self, Schemes};
+use crate::auth::{self, Checks, Schemes};
 use crate::code::{Refusal, op};
 use crate::data::{Acl, Id, Kind, check_path, perms, split_path};
 use crate::quota;
@@ -69,13 +69,14 @@ struct View {
 struct Preparation<'a> {
     tree: &'a Tree,
     asker: Asker<'a>,
+    checks: Checks<'a>,
     /// Nodes as the parts so far leave them; `None` is deleted.
     overlay: HashMap<String, Option<View>>,
 }
 
 impl<'a> Preparation<'a> {
     fn new(tree: &'a Tree, asker: Asker<'a>) -> Preparation<'a> {
-        Preparation { tree, asker, overlay: HashMap::new() }
+        Preparation { tree, asker, checks: Checks::new(asker.ids), overlay: HashMap::new() }
     }
 
     fn find(&self, path: &str) -> Option<View> {
@@ -106,7 +107,7 @@ impl<'a> Preparation<'a> {
     }
 
     fn permit(&self, view: &View, wanted: i32) -> Result<(), Refusal> {
-        auth::check(&view.acl, wanted, self.asker.ids)
+        self.checks.check(&view.acl, wanted)
     }
 
     fn change(&mut self, change: Change) -> Result<Txn, Refusal> {
