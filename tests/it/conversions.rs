@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a batch of some kilobytes becomes.
 const BOMB_BYTES: usize = 40 << 20;
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 24;
 
 /// Each of the clients at once would cost more than twice its bomb.
 const MEMORY_KIB_MAX: usize = CLIENTS * (BOMB_BYTES >> 10);
