@@ -20,12 +20,13 @@ use kafka_protocol::{
     protocol::{Decodable, StrBytes},
 };
 use rustix::process::Signal;
+use tests::ports::quiet_port;
 
 use crate::{
     load::ask,
     process::{Cpu, Process, cpu_of, is_alive, signal},
     requests::{created, frame, topic_name},
-    targets::{address, free_port, listens, start_zookeeper, tool, wait_for},
+    targets::{address, listens, start_zookeeper, tool, wait_for},
 };
 
 /// The brokers' ids.
@@ -77,7 +78,7 @@ impl Cluster {
         settings: &[&str],
     ) -> Result<Cluster, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
-        let zookeeper_port = free_port()?;
+        let zookeeper_port = quiet_port();
         let zookeeper = match maker {
             Maker::Ours(binary) => Some(start_zookeeper(binary, directory, zookeeper_port)?),
             Maker::Kafka(peer) => {
@@ -96,7 +97,7 @@ impl Cluster {
         };
         cluster.set(settings);
         for id in IDS {
-            let broker = Broker { id, port: free_port()?, pid: 0, process: None };
+            let broker = Broker { id, port: quiet_port(), pid: 0, process: None };
             cluster.brokers.push(broker);
             cluster.start_broker(id)?;
         }

@@ -2,13 +2,14 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
 use common::clock;
+use tests::ports::quiet_port;
 
 use crate::process::{Process, cpu_of_threads};
 
@@ -64,12 +65,6 @@ fn with_common<'a>(settings: &[&'a str]) -> Vec<&'a str> {
     settings.iter().copied().chain(common).collect()
 }
 
-/// A port that nothing listens on.
-pub(crate) fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-    Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
-}
-
 /// A port of this machine.
 pub(crate) fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
@@ -113,7 +108,7 @@ impl Target {
         settings: &[&str],
     ) -> Result<Target, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
-        let (zookeeper_port, port) = (free_port()?, free_port()?);
+        let (zookeeper_port, port) = (quiet_port(), quiet_port());
         let zookeeper = start_zookeeper(binary, directory, zookeeper_port)?;
         let text = format!(
             "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper_port}\nlog.dirs={}\n{}\n",
@@ -139,7 +134,7 @@ impl Target {
         directory: &Path,
         settings: &[&str],
     ) -> Result<Target, String> {
-        let (zookeeper_port, port) = (free_port()?, free_port()?);
+        let (zookeeper_port, port) = (quiet_port(), quiet_port());
         let run = |arguments: &[&str]| -> Result<(), String> {
             let status = Command::new(peer).args(arguments).status();
             let status = status.map_err(|error| format!("{}: {error}", peer.display()))?;

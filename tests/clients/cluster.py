@@ -10,6 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from ports import quiet_port
 from relay import Relay
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,12 +19,6 @@ BIN = ROOT / "bin"
 APACHE_BIN = Path("/usr/share/zookeeper/bin")
 START_SECONDS_MAX = 60
 KAFKA_SESSION_MS = 6000
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def accepts(port: int) -> bool:
@@ -60,6 +55,8 @@ class Process:
             if time.monotonic() > deadline:
                 raise Failure(f"the {self.name} does not accept connections: {self.last_line()}")
             time.sleep(0.02)
+        if self.process.poll() is not None:
+            raise Failure(f"somebody else is at the port {self.port} of the {self.name}: {self.last_line()}")
 
     def last_line(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
@@ -87,8 +84,8 @@ class Cluster:
     def __init__(self, folder: Path, zookeeper: str, properties: dict | None = None, broker: str = "odradek",
                  relay_port: int | None = None):
         self.folder = folder
-        self.zookeeper_port = free_port()
-        self.port = free_port()
+        self.zookeeper_port = quiet_port()
+        self.port = quiet_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.zookeeper_connect = f"127.0.0.1:{self.zookeeper_port}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +177,7 @@ class Cluster:
 
 def behind_relay(port: int, relay_port: int) -> dict:
     """Clients are told the relay's address; the controller of a real Kafka gets at its broker by another listener."""
-    inside = f"INSIDE://127.0.0.1:{free_port()}"
+    inside = f"INSIDE://127.0.0.1:{quiet_port()}"
     return {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},{inside}", "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay_port},{inside}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT", "inter.broker.listener.name": "INSIDE",

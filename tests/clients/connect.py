@@ -22,8 +22,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from cluster import Cluster, Failure, free_port, write_properties
+from cluster import Cluster, Failure, write_properties
 from java import Program, Steps
+from ports import quiet_port
 
 TOPIC = "lines"
 LINES = 10_000
@@ -64,7 +65,7 @@ class Worker(Program):
     """A worker of the Connect cluster, with its REST interface."""
 
     def __init__(self, name: str, folder: Path, classpath: str, bootstrap: str, exactly_once: bool):
-        self.port = free_port()
+        self.port = quiet_port()
         self.id = f"127.0.0.1:{self.port}"
         file = folder / f"{name}.properties"
         write_properties(file, {

@@ -32,9 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import clients  # noqa: E402
 import group_checks  # noqa: E402
-from cluster import Cluster, Failure, free_port  # noqa: E402
+from cluster import Cluster, Failure  # noqa: E402
 from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: E402
 from numbers_producer import Numbers  # noqa: E402
+from ports import quiet_port  # noqa: E402
 from relay import Relay  # noqa: E402
 
 TOPIC = "numbers"
@@ -341,7 +342,7 @@ class Run:
     def __init__(self, options: argparse.Namespace, folder: Path):
         self.options = options
         self.folder = folder
-        port = free_port()
+        port = quiet_port()
         self.cluster = Cluster(folder, options.zookeeper, {"group.initial.rebalance.delay.ms": 500}, options.broker, port)
         self.relay = Relay(port, self.cluster.port)
         self.bootstrap = f"127.0.0.1:{port}"

@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import payload  # noqa: E402
 from clients import HOME, MODERN  # noqa: E402
-from cluster import Cluster, Failure, free_port  # noqa: E402
+from cluster import Cluster, Failure  # noqa: E402
+from ports import quiet_port  # noqa: E402
 from relay import Relay  # noqa: E402
 
 import common  # noqa: E402
@@ -59,7 +60,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, folder: Path) -> None:
-    relay_port = free_port()
+    relay_port = quiet_port()
     # Small segments, so that kills also meet rolls, new indexes and producer snapshots.
     cluster = Cluster(folder, options.zookeeper, {
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay_port}", "log.segment.bytes": 1 << 20, "log.index.interval.bytes": 1024,

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import clients  # noqa: E402
 import group_checks  # noqa: E402
-from cluster import Cluster, Failure, free_port  # noqa: E402
+from cluster import Cluster, Failure  # noqa: E402
+from ports import quiet_port  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 from numbers_producer import Numbers  # noqa: E402
 from relay import Relay  # noqa: E402
@@ -131,7 +132,7 @@ class Loop:
 
 
 def run(options: argparse.Namespace, folder: Path) -> None:
-    port = free_port()
+    port = quiet_port()
     bootstrap = f"127.0.0.1:{port}"
     cluster = Cluster(folder, options.zookeeper, {"group.initial.rebalance.delay.ms": 0}, options.broker, port)
     relay = Relay(port, cluster.port)

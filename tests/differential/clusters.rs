@@ -2,13 +2,14 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use common::clock;
+use tests::ports::quiet_port;
 
 /// What both are told beside addresses and directories. Nothing expires while the run lasts.
 const SETTINGS: &[&str] = &[
@@ -37,7 +38,7 @@ impl Clusters {
         settings: &[String],
     ) -> Result<Clusters, String> {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
-        let ports = free_ports(4)?;
+        let ports = [(); 4].map(|()| quiet_port());
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let mut clusters = Clusters {
             kafka: address(ports[1]),
@@ -75,14 +76,6 @@ impl Drop for Clusters {
         // What stays of a directory is no harm.
         let _ = fs::remove_dir_all(&self.directory);
     }
-}
-
-/// Ports that are free now, all different.
-fn free_ports(count: usize) -> Result<Vec<u16>, String> {
-    let bind = |_| TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string());
-    let listeners = (0..count).map(bind).collect::<Result<Vec<_>, _>>()?;
-    let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
-    listeners.iter().map(|one| port(one).map_err(|error| error.to_string())).collect()
 }
 
 /// `ports` are ZooKeeper's and the broker's.

@@ -1,11 +1,6 @@
 //! The client library against a broker in this process.
 
-use std::{
-    collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
@@ -28,6 +23,7 @@ use common::{
 use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
+use tests::ports::quiet_port;
 use zookeeper::{config::Config, server::Server};
 
 /// A ZooKeeper and a broker, which may go away and come back at the same address.
@@ -42,8 +38,7 @@ impl Cluster {
     async fn start() -> Cluster {
         let folder = TempDir::new().unwrap();
         let zookeeper = Server::start(Config::for_tests(folder.path().join("zookeeper"))).unwrap();
-        // Free a moment ago; the system gives ports in turn.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], quiet_port()));
         let mut cluster = Cluster { folder, zookeeper, address, broker: None };
         cluster.start_broker().await;
         cluster

@@ -1,7 +1,7 @@
 //! A broker keeps to its memory, however many clients make it convert records at once.
 
 use std::{
-    net::TcpListener,
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -25,6 +25,7 @@ use kafka_protocol::{
 };
 use record::{build::BatchBuilder, compression::Compression};
 use tempfile::TempDir;
+use tests::ports::quiet_port;
 use zookeeper::{config::Config, server::Server};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -48,8 +49,7 @@ impl Process {
     fn start() -> Process {
         let folder = TempDir::new().unwrap();
         let zookeeper = Server::start(Config::for_tests(folder.path().join("zookeeper"))).unwrap();
-        // Free a moment ago; the system gives ports in turn.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], quiet_port()));
         let file = folder.path().join("server.properties");
         let settings = format!(
             "broker.id=1\nlisteners=PLAINTEXT://{address}\nzookeeper.connect={}\nlog.dirs={}\n",

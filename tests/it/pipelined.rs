@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::Arc,
 };
 
@@ -28,6 +28,7 @@ use record::{build::BatchBuilder, compression::Compression};
 use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
+use tests::ports::quiet_port;
 use zookeeper::{config::Config, server::Server};
 
 const PRODUCE: (i16, i16) = (0, 7);
@@ -167,8 +168,7 @@ async fn create(address: SocketAddr, topics: &[&str]) {
 async fn produces_that_come_together_end_as_those_that_come_alone() {
     let folder = TempDir::new().unwrap();
     let zookeeper = Server::start(Config::for_tests(folder.path().join("zookeeper"))).unwrap();
-    // Free a moment ago; the system gives ports in turn.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], quiet_port()));
     let settings = [
         ("broker.id", "1".to_owned()),
         ("listeners", format!("PLAINTEXT://{address}")),

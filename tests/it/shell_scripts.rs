@@ -9,6 +9,7 @@ use std::{
 };
 
 use tempfile::TempDir;
+use tests::ports::quiet_port;
 
 /// A copy of the tree as it is installed: `bin`, `config`, and the binary in `lib`.
 struct Installation {
@@ -59,7 +60,7 @@ impl Installation {
     /// Files with data and ports of this installation's own.
     fn for_quickstart() -> Installation {
         let installation = Installation::new();
-        let (zookeeper, broker) = (free_port(), free_port());
+        let (zookeeper, broker) = (quiet_port(), quiet_port());
         let data = |name: &str| installation.path(name).display().to_string();
         let (properties, server) = ("config/zookeeper.properties", "config/server.properties");
         installation.set(properties, "clientPort", &zookeeper.to_string());
@@ -80,11 +81,6 @@ impl Drop for Installation {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// A port that was free a moment ago; the system gives ports in turn, so nobody else gets it soon.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn out(output: &Output) -> String {

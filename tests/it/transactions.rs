@@ -1,11 +1,6 @@
 //! Transactions against a broker in this process: markers, isolation, fencing, verification, offsets.
 
-use std::{
-    collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
@@ -42,6 +37,7 @@ use record::{build::BatchBuilder, compression::Compression};
 use security::java_options::JavaOptions;
 use server::start::Running;
 use tempfile::TempDir;
+use tests::ports::quiet_port;
 use zookeeper::{config::Config, server::Server};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -67,8 +63,7 @@ impl Cluster {
     async fn start() -> Cluster {
         let folder = TempDir::new().unwrap();
         let zookeeper = Server::start(Config::for_tests(folder.path().join("zookeeper"))).unwrap();
-        // Free a moment ago; the system gives ports in turn.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], quiet_port()));
         let mut cluster = Cluster { folder, zookeeper, address, broker: None };
         cluster.start_broker().await;
         let topic = NewTopic {

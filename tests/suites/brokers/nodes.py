@@ -5,9 +5,7 @@ Clients reach the brokers directly: a broker that is cut off from the others may
 
 import contextlib
 import json
-import random
 import signal
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin.topics import ElectionType
 from kafka.structs import TopicPartition
 from network import Network
+from ports import quiet_port
 from support import Expired, Lost, Session, word
 from wire import Metadata, Partition, metadata
 
@@ -29,19 +28,9 @@ LAG_MS = 5000
 # Short lives: what the compiler of the JVM gains comes too late.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-# Below those that Linux gives to outgoing connections, of which one could have the port while its server is down.
-PORTS = range(12000, 32000)
 # Of the names under which Kafka keeps the version that brokers speak to each other.
 PROTOCOL = {"3.9.1": "3.9", "3.0.0": "3.0"}
 UPGRADED = "3.9.1"
-
-
-def quiet_port() -> int:
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def eventually(what: str, seconds: float, look, pause: float = 0.05) -> float:

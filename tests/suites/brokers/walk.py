@@ -27,7 +27,8 @@ sys.path[1:1] = [str(folder) for folder in (TESTS / "clients", TESTS / "suites",
 
 from cluster import ROOT, Failure, kafka_command  # noqa: E402
 from confluent_kafka import Producer  # noqa: E402
-from nodes import JVM, Node, ZooKeeper, eventually, quiet_port  # noqa: E402
+from nodes import JVM, Node, ZooKeeper, eventually  # noqa: E402
+from ports import quiet_port  # noqa: E402
 from scripts import kafka_home  # noqa: E402
 from wire import metadata  # noqa: E402
 

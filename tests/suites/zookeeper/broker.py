@@ -2,7 +2,7 @@
 import json, os, select, signal, socket, struct, subprocess, sys, threading, time, zlib
 from pathlib import Path
 
-from support import CLOSE, Expired, Lost, Session, free_port
+from support import CLOSE, Expired, Lost, Session, quiet_port
 
 ROOT = Path(__file__).resolve().parents[3]
 PING = -2
@@ -322,7 +322,7 @@ class Broker:
     """The process. `hosts`, where given, is its /etc/hosts, which can be written again under it."""
 
     def __init__(self, folder, connect, command, properties=(), environment=(), hosts=None):
-        self.folder, self.port = Path(folder), free_port()
+        self.folder, self.port = Path(folder), quiet_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.properties = self.folder / "server.properties"
         settings = {

@@ -2,13 +2,11 @@
 import collections, os, select, signal, socket, struct, subprocess, sys, time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "clients"))
+
+from ports import quiet_port  # noqa: E402, F401
+
 PEER = Path(__file__).resolve().parents[2] / "peer" / "peer"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def word(port, text, timeout=5):

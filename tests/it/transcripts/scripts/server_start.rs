@@ -6,11 +6,10 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::TcpListener,
     sync::LazyLock,
 };
 
-use ::tests::deviations::Deviations;
+use ::tests::{deviations::Deviations, ports::quiet_port};
 use regex::Regex;
 
 use super::super::{
@@ -97,9 +96,7 @@ fn write_properties(stage: &Stage, recording: &Recording) {
     let Ok(text) = fs::read_to_string(folder().join("files").join(name)) else { return };
     let mut text = stage.ours(&text);
     for theirs in ["127.0.0.1:31290", "127.0.0.1:31291", "127.0.0.1:31298"] {
-        // Nobody else takes it in the moment until the broker does: the system gives ports in turn.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        text = text.replace(theirs, &free.to_string());
+        text = text.replace(theirs, &format!("127.0.0.1:{}", quiet_port()));
     }
     fs::write(stage.path().join(name), text).unwrap();
 }
