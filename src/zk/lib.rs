@@ -19,6 +19,8 @@ pub mod resolver;
 mod session;
 pub mod store;
 pub mod tls;
+#[cfg(test)]
+mod tls_fixture;
 pub mod topics;
 mod tree;
 mod tunnel;

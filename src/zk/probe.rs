@@ -147,12 +147,10 @@ fn is_end(error: &io::Error) -> bool {
 mod tests {
     use std::{net::TcpListener, thread};
 
-    use rcgen::{CertificateParams, KeyPair};
-    use rustls::{ServerConfig, ServerConnection, pki_types::PrivateKeyDer};
-    use security::tls::ClientTls;
+    use rustls::ServerConnection;
 
     use super::*;
-    use crate::resolver;
+    use crate::{resolver, tls_fixture};
 
     fn probe(host: String, tls: Option<Arc<ClientConfig>>) -> String {
         Probe { hosts: vec![host], resolve: resolver::system(), tls }.reasons()
@@ -177,28 +175,7 @@ mod tests {
 
     /// A server for `localhost`, and a client's side that trusts it or another one.
     fn tls_server(is_trusted: bool) -> (u16, Arc<ClientConfig>) {
-        let certificate = || {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-            (params.self_signed(&key).unwrap().der().clone(), key)
-        };
-        let (own, key) = certificate();
-        let client = ClientTls {
-            trusted: vec![if is_trusted { own.clone() } else { certificate().0 }],
-            identity: None,
-            protocols: Vec::new(),
-            cipher_suites: Vec::new(),
-            checks_names: true,
-        };
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![own], key)
-            .unwrap();
-        let config = Arc::new(config);
+        let (config, client) = tls_fixture::sides("localhost", is_trusted, true);
         let port = serve(move |mut stream| {
             let mut connection = ServerConnection::new(config.clone()).unwrap();
             let mut stream = Stream::new(&mut connection, &mut stream);
@@ -209,7 +186,7 @@ mod tests {
                     .unwrap();
             }
         });
-        (port, client.config().unwrap())
+        (port, client)
     }
 
     #[test]

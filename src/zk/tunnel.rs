@@ -122,39 +122,16 @@ mod tests {
         time::Duration,
     };
 
-    use rcgen::{CertificateParams, KeyPair};
-    use rustls::{ServerConfig, pki_types::PrivateKeyDer};
-    use security::tls::ClientTls;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::tls_fixture;
 
     /// A server with a certificate for another name, which answers with what it gets; and a client's side that trusts a certificate.
     async fn echo(is_trusted: bool) -> (SocketAddr, Arc<ClientConfig>) {
-        let certificate = |name: &str| {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            (params.self_signed(&key).unwrap().der().clone(), key)
-        };
-        let (own, key) = certificate("somewhere.else");
-        let trusted = if is_trusted { own.clone() } else { certificate("somewhere.else").0 };
-        let client = ClientTls {
-            trusted: vec![trusted],
-            identity: None,
-            protocols: Vec::new(),
-            cipher_suites: Vec::new(),
-            checks_names: false,
-        };
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![own], key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let (config, client) = tls_fixture::sides("somewhere.else", is_trusted, false);
+        let acceptor = TlsAcceptor::from(config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -166,7 +143,7 @@ mod tests {
                 }
             }
         });
-        (address, client.config().unwrap())
+        (address, client)
     }
 
     /// What comes back for `ruok`.
