@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,10 +16,11 @@ use parking_lot::Mutex;
 use crate::{
     directory_lock::DirectoryLock,
     directory_name::{self, DirectoryKind},
-    error::LogError,
+    error::{Context, LogError},
     log::Log,
     log_config::LogConfig,
     log_load::LogOptions,
+    log_manager_load::{Job, load_one},
     maintenance::Schedule,
     shared::{LogDirectory, Shared},
 };
@@ -132,6 +134,14 @@ pub enum CreateError {
     /// LOG_DIR_NOT_FOUND: the directory that was asked for is not one of ours.
     #[error("{} is not a log directory of this broker", .0.display())]
     UnknownDirectory(PathBuf),
+    /// KAFKA_STORAGE_ERROR: its log is there, and could not be loaded.
+    #[error("The log of {partition} in {} could not be loaded", path.display())]
+    NotLoaded {
+        /// Which one.
+        partition: TopicPartition,
+        /// Where its log is.
+        path: PathBuf,
+    },
     /// INVALID_TOPIC_EXCEPTION: the directory's name would be too long.
     #[error("The name of the directory for {0} would be longer than 255 characters")]
     NameTooLong(TopicPartition),
@@ -163,6 +173,8 @@ pub(crate) struct Logs {
     pub(crate) deleted: Vec<(Timestamp, PathBuf)>,
     /// Replicas outside the cluster's assignment: kept, never served.
     pub(crate) strays: Vec<(TopicPartition, PathBuf)>,
+    /// Logs that could not be loaded, of directories that work: nothing may take their place, and what the checkpoints say of them stays.
+    pub(crate) unloaded: Vec<Job>,
 }
 
 /// All logs of a broker. Shared; any thread may call it, and calls that touch disks take as long as these do.
@@ -272,6 +284,9 @@ impl LogManager {
         if let Some(log) = self.log(partition) {
             return Ok(log);
         }
+        if let Some(log) = self.load_again(partition)? {
+            return Ok(log);
+        }
         if !new.is_new && self.has_offline_directory() {
             return Err(CreateError::Offline(partition.clone()));
         }
@@ -285,6 +300,30 @@ impl LogManager {
         self.preferred.lock().remove(partition);
         self.logs.lock().current.insert(partition.clone(), log.clone());
         Ok(log)
+    }
+
+    /// Tries once more to load a log that could not be loaded; `None` where there is none such. Holds no lock on the logs meanwhile.
+    fn load_again(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>, CreateError> {
+        let Some(job) = self.take_unloaded(partition) else { return Ok(None) };
+        let directory = &self.directories[job.directory].directory;
+        let loaded = load_one(&job, directory, &self.options, &self.shared);
+        let mut logs = self.logs.lock();
+        let Some(log) = loaded else {
+            let path = job.path.clone();
+            logs.unloaded.push(job);
+            return Err(CreateError::NotLoaded { partition: partition.clone(), path });
+        };
+        let log = Arc::new(log);
+        tracing::info!(path = %job.path.display(), "the log is loaded now");
+        logs.current.insert(partition.clone(), log.clone());
+        Ok(Some(log))
+    }
+
+    fn take_unloaded(&self, partition: &TopicPartition) -> Option<Job> {
+        let mut logs = self.logs.lock();
+        let is_it = |job: &Job| job.kind == DirectoryKind::Live && job.partition == *partition;
+        let index = logs.unloaded.iter().position(is_it)?;
+        Some(logs.unloaded.swap_remove(index))
     }
 
     /// Makes a log beside the partition's, in another directory, that will replace it.
@@ -366,8 +405,26 @@ impl LogManager {
     /// Takes a partition's log out of use at once; its files go later. Whether there was one.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool, LogError> {
         let _changing = self.changing.lock();
+        if let Some(job) = self.take_unloaded(partition) {
+            return self.delete_unloaded(job);
+        }
         let log = self.logs.lock().current.remove(partition);
         self.delete_log(log)
+    }
+
+    /// One whose files cannot be read can still go.
+    fn delete_unloaded(&self, job: Job) -> Result<bool, LogError> {
+        let name = deleted_name(&job.partition);
+        let path = self.directories[job.directory].directory.path().join(name);
+        let renamed = fs::rename(&job.path, &path).context("rename", &job.path);
+        let mut logs = self.logs.lock();
+        if let Err(fault) = renamed {
+            self.directories[job.directory].directory.note_fault(&fault);
+            logs.unloaded.push(job);
+            return Err(fault.into());
+        }
+        logs.deleted.push((self.when_to_remove(), path));
+        Ok(true)
     }
 
     /// Takes a future log out of use: the move was given up. Whether there was one.
@@ -395,15 +452,17 @@ impl LogManager {
 
     fn delete_log(&self, log: Option<Arc<Log>>) -> Result<bool, LogError> {
         let Some(log) = log else { return Ok(false) };
-        let name = directory_name::new_name(log.partition(), DirectoryKind::Delete, Uuid::random())
-            .expect("only future names can be too long");
-        log.rename(&name)?;
+        log.rename(&deleted_name(log.partition()))?;
         log.abandon(&mut log.writer.lock());
-        let delay_ms = self.default_config().file_delete_delay_ms;
-        let due = Timestamp(common::clock::wall_clock().0.saturating_add(delay_ms));
+        let due = self.when_to_remove();
         tracing::info!(partition = %log.partition(), path = %log.path().display(), "log is marked for deletion");
         self.logs.lock().deleted.push((due, log.path().to_path_buf()));
         Ok(true)
+    }
+
+    fn when_to_remove(&self) -> Timestamp {
+        let delay_ms = self.default_config().file_delete_delay_ms;
+        Timestamp(common::clock::wall_clock().0.saturating_add(delay_ms))
     }
 
     /// Puts a future log that has caught up in the place of the partition's log, which is deleted.
@@ -455,6 +514,11 @@ impl LogManager {
             .map(|log| log.size())
             .sum()
     }
+}
+
+fn deleted_name(partition: &TopicPartition) -> String {
+    directory_name::new_name(partition, DirectoryKind::Delete, Uuid::random())
+        .expect("only future names can be too long")
 }
 
 /// What the checkpoints of a directory say of its logs.

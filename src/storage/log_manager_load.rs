@@ -28,7 +28,7 @@ use crate::{
     log_load::{Known, LogOptions},
     log_manager::{Checkpoints, Directory, LogManager, LogManagerOptions, Logs, StartError},
     maintenance::Schedule,
-    shared::{LogDirectory, Shared},
+    shared::{LogDirectory, Shared, with_sources},
 };
 
 /// Of tiered storage; not a replica.
@@ -51,13 +51,14 @@ impl LoadProgress {
 }
 
 /// A log to be loaded.
-struct Job {
-    directory: usize,
-    path: PathBuf,
-    partition: TopicPartition,
-    kind: DirectoryKind,
-    known: Known,
-    high_watermark: Option<common::ids::Offset>,
+pub(crate) struct Job {
+    /// Its place in `log.dirs`.
+    pub(crate) directory: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) partition: TopicPartition,
+    pub(crate) kind: DirectoryKind,
+    pub(crate) known: Known,
+    pub(crate) high_watermark: Option<common::ids::Offset>,
 }
 
 impl LogManager {
@@ -82,14 +83,16 @@ impl LogManager {
         // Partitions with much to recover come early where they are few; the order is that of the names otherwise.
         progress.total.store(jobs.len(), Ordering::Relaxed);
         let loaded = load(&jobs, &directories, &options, &shared, progress);
-        for (job, log) in jobs.iter().zip(loaded) {
-            if let Some(log) = log {
-                insert(&mut logs, job, log)?;
+        for (job, log) in jobs.into_iter().zip(loaded) {
+            match log {
+                Some(log) => insert(&mut logs, &job, log)?,
+                None => logs.unloaded.push(job),
             }
         }
         let is_offline = |log: &Arc<Log>| log.log_directory().is_offline();
         logs.current.retain(|_, log| !is_offline(log));
         logs.future.retain(|_, log| !is_offline(log));
+        logs.unloaded.retain(|job| !directories[job.directory].directory.is_offline());
         if directories.iter().all(|directory| directory.directory.is_offline()) {
             return Err(no_directory(&options));
         }
@@ -283,7 +286,8 @@ fn load(
     logs
 }
 
-fn load_one(
+/// `None` is for a log that cannot be loaded; why is logged.
+pub(crate) fn load_one(
     job: &Job,
     directory: &Arc<LogDirectory>,
     options: &LogManagerOptions,
@@ -310,7 +314,8 @@ fn load_one(
             Some(log)
         }
         Err(error) => {
-            tracing::error!(path = %job.path.display(), %error, "could not load a log");
+            let reason = with_sources(&error);
+            tracing::error!(path = %job.path.display(), reason, "could not load a log");
             None
         }
     }

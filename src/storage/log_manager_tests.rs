@@ -187,6 +187,71 @@ fn a_failed_directory_is_left_and_its_partitions_are_named() {
 }
 
 #[test]
+fn nothing_takes_the_place_of_a_log_that_cannot_be_loaded() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    let partition = TopicPartition::new("t", 0);
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    let other = manager.get_or_create(&new("t", 1)).unwrap();
+    for log in [&log, &other] {
+        for _ in 0..30 {
+            append(log, batch()).unwrap();
+        }
+        log.set_high_watermark(Offset(30));
+        log.assign_leader_epoch(LeaderEpoch(1));
+        log.advance_start_offset(Offset(15)).unwrap();
+    }
+    let path = log.path().to_path_buf();
+    drop((log, other));
+    manager.checkpoint_log_starts();
+    manager.checkpoint_recovery_points();
+    drop(manager);
+    let metadata = path.join("partition.metadata");
+    let whole = std::fs::read(&metadata).unwrap();
+    std::fs::write(&metadata, "nonsense").unwrap();
+    let unloaded = || {
+        let manager = fixture.open().unwrap();
+        assert!(!manager.has_offline_directory());
+        assert!(manager.log(&partition).is_none());
+        for is_new in [false, true] {
+            let wanted = NewLog { is_new, ..new("t", 0) };
+            assert!(matches!(manager.get_or_create(&wanted), Err(CreateError::NotLoaded { .. })));
+        }
+        assert!(manager.get_or_create(&NewLog { is_new: false, ..new("t", 1) }).is_ok());
+        manager
+    };
+    // A crash, and a stop that must not vouch for a log that nobody looked at.
+    drop(unloaded());
+    unloaded().close();
+    assert!(!path.parent().unwrap().join(".kafka_cleanshutdown").exists());
+    let manager = unloaded();
+    std::fs::write(&metadata, whole).unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    assert_eq!((log.start_offset(), log.end_offset()), (Offset(15), Offset(30)));
+    assert!(Arc::ptr_eq(&log, &manager.log(&partition).unwrap()));
+}
+
+#[test]
+fn a_log_that_cannot_be_loaded_can_be_deleted() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    let path = manager.get_or_create(&new("t", 0)).unwrap().path().to_path_buf();
+    drop(manager);
+    std::fs::write(path.join("partition.metadata"), "nonsense").unwrap();
+    let manager = fixture.open().unwrap();
+    assert!(matches!(manager.get_or_create(&new("t", 0)), Err(CreateError::NotLoaded { .. })));
+    assert!(manager.delete(&TopicPartition::new("t", 0)).unwrap());
+    assert!(!path.exists());
+    assert_eq!(manager.get_or_create(&new("t", 0)).unwrap().end_offset(), Offset(0));
+    later(&manager, 120_000);
+    let left = std::fs::read_dir(fixture.path(0)).unwrap();
+    let is_deleted = |name: &str| name.ends_with("-delete");
+    assert!(
+        !left.into_iter().any(|entry| is_deleted(&entry.unwrap().file_name().to_string_lossy()))
+    );
+}
+
+#[test]
 fn a_damaged_checkpoint_loses_no_record() {
     let fixture = Fixture::new(1);
     let manager = fixture.open().unwrap();

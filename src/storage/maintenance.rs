@@ -29,6 +29,7 @@ use crate::{
     error::Context,
     log::Log,
     log_manager::{Directory, Intervals, LogManager},
+    log_manager_load::Job,
 };
 
 /// With more logs than this to be synced at once, their whole file system is synced instead.
@@ -208,36 +209,54 @@ impl LogManager {
 
     /// Writes the recovery points of all logs.
     pub fn checkpoint_recovery_points(&self) {
-        self.checkpoint(RECOVERY_POINT_FILE, &|log| Some(log.recovery_point()));
+        let of_job = |job: &Job| job.known.recovery_point;
+        self.checkpoint(RECOVERY_POINT_FILE, &|log| Some(log.recovery_point()), &of_job);
     }
 
     /// Writes the high watermarks of all logs.
     pub fn checkpoint_high_watermarks(&self) {
-        self.checkpoint(HIGH_WATERMARK_FILE, &|log| Some(log.high_watermark()));
+        let of_job = |job: &Job| job.high_watermark;
+        self.checkpoint(HIGH_WATERMARK_FILE, &|log| Some(log.high_watermark()), &of_job);
     }
 
     /// Writes the start offsets of the logs that do not begin with their first segment. The leader epochs, which
     /// were moved up with them, are on disk first: they vouch for the checkpoint.
     pub fn checkpoint_log_starts(&self) {
-        self.checkpoint(LOG_START_FILE, &|log| {
+        let of_log = |log: &Log| {
             let start = log.start_offset();
             (start > log.first_segment_base() && log.write_epochs_now().is_ok()).then_some(start)
-        });
+        };
+        self.checkpoint(LOG_START_FILE, &of_log, &|job| job.known.start);
     }
 
     /// Writes how far compaction has come with each log, where it has begun.
     pub(crate) fn checkpoint_cleaned(&self) {
-        self.checkpoint(CLEANER_FILE, &|log| log.cleaning.lock().cleaned_to());
+        let of_job = |job: &Job| job.known.cleaned_to;
+        self.checkpoint(CLEANER_FILE, &|log| log.cleaning.lock().cleaned_to(), &of_job);
     }
 
-    fn checkpoint(&self, name: &str, offset: &dyn Fn(&Log) -> Option<Offset>) {
+    /// Logs that could not be loaded keep what the checkpoint said of them at the start.
+    fn checkpoint(
+        &self,
+        name: &str,
+        of_log: &dyn Fn(&Log) -> Option<Offset>,
+        of_job: &dyn Fn(&Job) -> Option<Offset>,
+    ) {
         let (logs, futures) = (self.logs(), self.future_logs());
+        let unloaded: Vec<(usize, TopicPartition, Offset)> = {
+            let logs = self.logs.lock();
+            let known = |job: &Job| Some((job.directory, job.partition.clone(), of_job(job)?));
+            logs.unloaded.iter().filter_map(known).collect()
+        };
         for Directory { directory, .. } in self.online() {
             let there = logs.iter().chain(&futures);
-            let offsets: Vec<(&TopicPartition, Offset)> = there
+            let mut offsets: Vec<(&TopicPartition, Offset)> = there
                 .filter(|log| Arc::ptr_eq(log.log_directory(), directory))
-                .filter_map(|log| offset(log).map(|offset| (log.partition(), offset)))
+                .filter_map(|log| of_log(log).map(|offset| (log.partition(), offset)))
                 .collect();
+            let is_here = |index: usize| Arc::ptr_eq(&self.directories[index].directory, directory);
+            let kept = unloaded.iter().filter(|(index, ..)| is_here(*index));
+            offsets.extend(kept.map(|(_, partition, offset)| (partition, *offset)));
             let path = directory.path().join(name);
             // Ten thousand idle logs are not sorted and written out every five seconds to find that nothing has changed.
             let hashes = offsets.iter().map(|(partition, offset)| {
@@ -288,7 +307,14 @@ impl LogManager {
         self.checkpoint_recovery_points();
         self.checkpoint_log_starts();
         self.checkpoint_high_watermarks();
-        let failed = failed.into_inner();
+        let mut failed = failed.into_inner();
+        let unloaded: Vec<usize> = {
+            let logs = self.logs.lock();
+            // What a log needs at its next start, where it was not loaded at this one, the last stop decides.
+            let of_crash = |job: &&Job| !job.known.clean;
+            logs.unloaded.iter().filter(of_crash).map(|job| job.directory).collect()
+        };
+        failed.extend(unloaded.into_iter().map(|index| self.directories[index].directory.clone()));
         for Directory { directory, lock, .. } in self.online() {
             let path = directory.path();
             let is_clean = !failed.iter().any(|failed| Arc::ptr_eq(failed, directory));

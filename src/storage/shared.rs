@@ -182,12 +182,7 @@ impl LogDirectory {
         if self.offline.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut text = reason.to_string();
-        let mut source = reason.source();
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
+        let text = with_sources(reason);
         tracing::error!(directory = %self.path.display(), reason = text, "log directory failed");
         *self.failure.lock() = Some(text);
     }
@@ -207,6 +202,17 @@ impl LogDirectory {
             false => tracing::info!(%directory, "disk has room again"),
         }
     }
+}
+
+/// An error and what it came from.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// Opens a segment's file for reading and appending, which must be there.
