@@ -38,8 +38,6 @@ use crate::{
 const LOG: &str = "kafka.server.DefaultAlterPartitionManager";
 /// Pause after the controller refused a request as a whole, or was not reached.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// How long an answer may take: the controller writes to ZooKeeper before.
-const ANSWER_AT_MOST: Duration = Duration::from_secs(30);
 /// Partitions in one request.
 const BATCH_MAX: usize = 10_000;
 /// First version that names topics by id.
@@ -126,7 +124,9 @@ impl Sender {
         for version in (0..=newest).rev() {
             let request = self.request(items, version);
             let (purpose, versions) = (Purpose::AlterPartition, version..=version);
-            let sent = self.peers.call(controller, purpose, &request, versions, ANSWER_AT_MOST);
+            // The controller writes to ZooKeeper before it answers.
+            let limit = self.peers.controller_timeout();
+            let sent = self.peers.call(controller, purpose, &request, versions, limit);
             match sent.await {
                 Ok((answer, version)) => return verdicts(items, answer, version),
                 Err(PeerError::UnsupportedVersion { .. }) => {}

@@ -97,7 +97,7 @@ impl Settings {
             versions: ControlVersions::of(config.inter_broker_protocol_version),
             listener: control_plane.unwrap_or_else(|| leaders_listener.clone()),
             leaders_listener,
-            config: peers::outgoing(self.broker, config),
+            config: peers::outgoing_of_controller(self.broker, config),
             request_timeout: Duration::from_millis(timeout_ms),
         }
     }

@@ -93,6 +93,8 @@ pub(crate) struct Peers {
     /// `replica.socket.receive.buffer.bytes`, for what fetchers read; none leaves it to the system, which is also done where
     /// it may grow as large.
     fetch_buffer_bytes: Option<u32>,
+    /// `controller.socket.timeout.ms`.
+    controller_timeout: Duration,
     links: Mutex<HashMap<(BrokerId, Purpose), Link>>,
 }
 
@@ -126,8 +128,15 @@ impl Peers {
                 wanted.filter(|bytes| *bytes > 0),
                 FETCH_BUFFER_BYTES,
             ),
+            controller_timeout: controller_timeout(config),
             links: Mutex::default(),
         })
+    }
+
+    /// How long the controller may take for an answer, where no other limit is Kafka's.
+    /// Source: `NodeToControllerChannelManagerImpl`.
+    pub(crate) fn controller_timeout(&self) -> Duration {
+        self.controller_timeout
     }
 
     /// Sends a request in the newest version of those given that the broker speaks, and waits for its answer, at most
@@ -182,8 +191,12 @@ impl Peers {
 
     fn config_for(&self, purpose: Purpose) -> OutgoingConfig {
         let mut config = self.config.clone();
-        if matches!(purpose, Purpose::Fetcher(_)) {
-            config.receive_buffer_bytes = self.fetch_buffer_bytes;
+        match purpose {
+            Purpose::Fetcher(_) => config.receive_buffer_bytes = self.fetch_buffer_bytes,
+            Purpose::Controller | Purpose::AlterPartition => {
+                config.setup_timeout = config.setup_timeout.min(self.controller_timeout);
+            }
+            Purpose::Markers | Purpose::Verification => {}
         }
         config
     }
@@ -221,6 +234,20 @@ pub(crate) fn outgoing(id: BrokerId, config: &BrokerConfig) -> OutgoingConfig {
     }
 }
 
+/// How this broker's controller connects to others. Source: `RequestSendThread`: requests have `request.timeout.ms`, but
+/// a connection must be there within `controller.socket.timeout.ms`.
+pub(crate) fn outgoing_of_controller(id: BrokerId, config: &BrokerConfig) -> OutgoingConfig {
+    let outgoing = outgoing(id, config);
+    OutgoingConfig {
+        setup_timeout: outgoing.setup_timeout.min(controller_timeout(config)),
+        ..outgoing
+    }
+}
+
+fn controller_timeout(config: &BrokerConfig) -> Duration {
+    Duration::from_millis(u64::try_from(config.controller_socket_timeout_ms).unwrap_or(0))
+}
+
 /// Connects to a broker: its name is resolved, and its addresses are tried in turn.
 pub(crate) async fn open(
     endpoint: &Endpoint,
@@ -247,13 +274,34 @@ fn address(endpoint: &Endpoint) -> String {
 mod tests {
     use super::*;
 
+    fn config(line: &str) -> BrokerConfig {
+        let text = format!("zookeeper.connect=localhost:2181\n{line}\n");
+        BrokerConfig::parse(&common::properties::parse(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn the_controllers_timeout_ends_what_goes_to_it_and_comes_from_it() {
+        let setups = |timeout_ms: &str| {
+            let config = config(&format!("controller.socket.timeout.ms={timeout_ms}"));
+            let peers = Peers::new(BrokerId(1), &config, Arc::new(MetadataCache::new()));
+            let to = |purpose| peers.config_for(purpose).setup_timeout;
+            [
+                to(Purpose::Controller),
+                to(Purpose::AlterPartition),
+                outgoing_of_controller(BrokerId(1), &config).setup_timeout,
+                to(Purpose::Markers),
+                peers.controller_timeout(),
+            ]
+            .map(|timeout| timeout.as_millis())
+        };
+        assert_eq!(setups("2000"), [2_000, 2_000, 2_000, 10_000, 2_000]);
+        assert_eq!(setups("30000"), [10_000, 10_000, 10_000, 10_000, 30_000]);
+    }
+
     #[test]
     fn only_fetchers_have_their_receive_buffer() {
         let buffers = |bytes: &str| {
-            let text = format!(
-                "zookeeper.connect=localhost:2181\nreplica.socket.receive.buffer.bytes={bytes}\n"
-            );
-            let config = BrokerConfig::parse(&common::properties::parse(text.as_bytes())).unwrap();
+            let config = config(&format!("replica.socket.receive.buffer.bytes={bytes}"));
             let peers = Peers::new(BrokerId(1), &config, Arc::new(MetadataCache::new()));
             [Purpose::Fetcher(0), Purpose::AlterPartition]
                 .map(|purpose| peers.config_for(purpose).receive_buffer_bytes)

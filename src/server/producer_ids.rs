@@ -141,7 +141,8 @@ impl Sources {
             .with_broker_id(messages::BrokerId(self.broker.0))
             .with_broker_epoch(broker_epoch.0);
         let purpose = Purpose::Controller;
-        let asked = self.peers.call(controller, purpose, &request, 0..=0, ANSWER_AT_MOST);
+        let limit = ANSWER_AT_MOST.min(self.peers.controller_timeout());
+        let asked = self.peers.call(controller, purpose, &request, 0..=0, limit);
         let (given, _) = asked.await.map_err(|source| NoBlock::Unreached { controller, source })?;
         match ErrorCode::from_code(given.error_code) {
             ErrorCode::None => {

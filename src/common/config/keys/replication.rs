@@ -1,6 +1,6 @@
 //! Keys of replication between brokers.
 
-use crate::config::table::Effect::{Moot, NotYet};
+use crate::config::table::Effect::Moot;
 use crate::config::table::Importance::{High, Medium};
 use crate::config::table::Update::ClusterWide;
 use crate::config::table::{ConfigKey, boolean, int, long, string};
@@ -9,8 +9,7 @@ use crate::config::validate::Valid::{AtLeast, OneOf, Version};
 pub(super) const KEYS: &[ConfigKey] = &[
     int("controller.socket.timeout.ms", Medium)
         .default("30000")
-        .effect(NotYet)
-        .doc("socket timeout of controller-to-broker and broker-to-controller channels"),
+        .doc("longest connect between controller and brokers, and the longest wait for the controller's answer"),
     int("default.replication.factor", Medium)
         .default("1")
         .doc("replication factor for auto-created topics and for -1 in CreateTopics"),
