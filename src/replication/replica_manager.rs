@@ -2,7 +2,7 @@
 //! Source: `kafka.server.ReplicaManager`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -11,7 +11,7 @@ use common::{
     ids::{BrokerId, LeaderEpoch},
     topic::{TopicPartition, Uuid, is_internal},
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use partition::leader::Leadership;
 use storage::log_manager::{LogManager, NewLog};
 use tracing::{info, warn};
@@ -37,6 +37,8 @@ pub struct ReplicaManager {
     topics: RwLock<HashMap<Arc<str>, HostedTopic>>,
     /// Names of the topics that are here, by their ids.
     names_by_id: RwLock<HashMap<Uuid, Arc<str>>>,
+    /// Partitions that should be here and have no log, for a directory has failed. Changed with its word on a partition.
+    without_log: Mutex<HashSet<TopicPartition>>,
     /// None where this broker follows nobody: a test.
     fetchers: Option<Fetchers>,
 }
@@ -44,8 +46,10 @@ pub struct ReplicaManager {
 /// How the partitions of a broker stand, for the metrics of Kafka's ReplicaManager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Partitions here.
+    /// Partitions here, those with failed directories among them.
     pub partitions: usize,
+    /// Those whose directory has failed; they count as nothing else.
+    pub offline: usize,
     /// Those led here.
     pub leaders: usize,
     /// Led ones with fewer in-sync replicas than there shall be.
@@ -83,8 +87,8 @@ impl ReplicaManager {
         logs: Arc<LogManager>,
         fetchers: Option<Fetchers>,
     ) -> ReplicaManager {
-        let (topics, names_by_id) = Default::default();
-        ReplicaManager { surroundings, logs, topics, names_by_id, fetchers }
+        let (topics, names_by_id, without_log) = Default::default();
+        ReplicaManager { surroundings, logs, topics, names_by_id, without_log, fetchers }
     }
 
     /// What the partitions share.
@@ -114,10 +118,16 @@ impl ReplicaManager {
     }
 
     fn count(&self) -> Counts {
-        let mut counts = Counts::default();
+        let without_log = self.without_log.lock().len();
+        let mut counts =
+            Counts { partitions: without_log, offline: without_log, ..Counts::default() };
         for partition in self.topics.read().values().flat_map(BTreeMap::values) {
-            let health = partition.health();
             counts.partitions += 1;
+            if partition.log().log_directory().is_offline() {
+                counts.offline += 1;
+                continue;
+            }
+            let health = partition.health();
             counts.leaders += usize::from(health.is_led);
             counts.under_replicated += usize::from(health.is_under_replicated);
             counts.under_min_isr += usize::from(health.is_under_min_isr);
@@ -125,6 +135,16 @@ impl ReplicaManager {
             counts.reassigning += usize::from(health.is_reassigning);
         }
         counts
+    }
+
+    /// The log directory of these partitions has failed: who waits for one of them finds out.
+    pub fn directory_failed(&self, partitions: &[TopicPartition]) {
+        for name in partitions {
+            if let Some(partition) = self.get(&name.topic, name.partition) {
+                partition.wake();
+            }
+        }
+        self.surroundings.note_change();
     }
 
     /// Looks whether replicas have fallen out of in-sync sets, or may come into them.
@@ -315,6 +335,7 @@ impl ReplicaManager {
             is_new: word.is_new,
         };
         let log = self.logs.get_or_create(&new);
+        self.note_log(name, log.is_ok());
         let log = log.map_err(|error| storage_error(name, &error))?;
         let topic_id = log.topic_id().or(word.topic_id);
         let partition = Partition::new(topic_id, self.surroundings.clone(), log, settings);
@@ -325,6 +346,17 @@ impl ReplicaManager {
         let mut topics = self.topics.write();
         let partitions = topics.entry(name.topic.clone()).or_default();
         Ok(partitions.entry(name.partition).or_insert(partition).clone())
+    }
+
+    /// Notes whether a partition that should be here has a log. Source: `HostedPartition.Offline`.
+    fn note_log(&self, name: &TopicPartition, has_log: bool) {
+        let mut without_log = self.without_log.lock();
+        match has_log {
+            true => without_log.remove(name),
+            false => without_log.insert(name.clone()),
+        };
+        drop(without_log);
+        self.surroundings.note_change();
     }
 
     /// Takes new settings of a topic.
@@ -361,6 +393,7 @@ impl ReplicaManager {
     /// still deleted.
     pub fn stop(&self, name: &TopicPartition, delete: bool) -> Result<(), ErrorCode> {
         self.unhost(name);
+        self.note_log(name, true);
         if delete {
             self.logs.delete(name).map_err(|error| storage_error(name, &error))?;
         }

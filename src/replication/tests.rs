@@ -630,6 +630,44 @@ async fn a_word_of_an_old_epoch_changes_nothing() {
 }
 
 #[tokio::test]
+async fn partitions_of_a_failed_directory_count_as_offline() {
+    let mut cluster = Cluster::start();
+    for index in 0..2 {
+        cluster.lead(index, 1, &[1], &[1]);
+    }
+    let hosted = cluster.broker(1);
+    let counts = || hosted.replicas.counts().map(|now| (now.partitions, now.leaders, now.offline));
+    assert_eq!(counts(), Some((2, 2, 0)));
+    let partition = cluster.partition(1);
+    partition.append_as_leader(records(&["a"]), None, None).unwrap();
+    std::fs::remove_dir_all(hosted._folder.path()).unwrap();
+    partition.log().roll().unwrap_err();
+    hosted.replicas.directory_failed(&[TopicPartition::new(TOPIC, 0)]);
+    assert_eq!(counts(), Some((2, 0, 2)));
+    assert_eq!(counts(), None, "nothing is new");
+    // One that is to be here, and has nowhere to be.
+    let word = LeaderAndIsr {
+        topic_partition: TopicPartition::new(TOPIC, 7),
+        topic_id: Some(TOPIC_ID),
+        leader: BrokerId(1),
+        leadership: Leadership {
+            epoch: LeaderEpoch(1),
+            partition_epoch: PartitionEpoch(0),
+            replicas: vec![BrokerId(1)],
+            adding: Vec::new(),
+            removing: Vec::new(),
+            isr: vec![BrokerId(1)],
+        },
+        is_new: true,
+    };
+    let applied = hosted.replicas.apply(word, &|_| settings());
+    assert_eq!(applied, Err(ErrorCode::KafkaStorageError));
+    assert_eq!(counts(), Some((3, 0, 3)));
+    hosted.replicas.stop(&TopicPartition::new(TOPIC, 7), false).unwrap();
+    assert_eq!(counts(), Some((2, 0, 2)));
+}
+
+#[tokio::test]
 async fn idle_partitions_cost_nothing() {
     const COUNT: i32 = 200;
     let mut cluster = Cluster::start();

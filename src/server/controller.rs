@@ -286,6 +286,7 @@ impl Candidate {
         let ended = office.serve().await;
         self.office.send_replace(None);
         self.metrics.show(false, Counts::default());
+        self.metrics.show_queued(0);
         self.after(ended, fence).await;
     }
 

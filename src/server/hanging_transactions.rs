@@ -37,6 +37,8 @@ const LOG: &str = "kafka.server.ReplicaManager";
 const EVERY: Duration = Duration::from_secs(30);
 /// How much longer than `transaction.max.timeout.ms` a transaction may be open: its coordinator aborts it by then.
 const GRACE: Duration = Duration::from_secs(30);
+/// How much longer than that a transaction is open that counts as late. Source: `LATE_TRANSACTION_BUFFER_MS`.
+const LATE: Duration = Duration::from_secs(5 * 60);
 /// How often one that stays is told of.
 const TELL_EVERY: Duration = Duration::from_secs(600);
 /// Transactions that are asked about in one round at most; the others have their turn in the next.
@@ -157,25 +159,31 @@ impl Watched {
     /// The transactions that are open for too long.
     fn look(&mut self, now: Instant) -> Vec<(TopicPartition, OpenTransaction)> {
         let timeout_max = u64::try_from(self.broker.config.transaction_max_timeout_ms).unwrap_or(0);
-        let limit = Duration::from_millis(timeout_max) + GRACE;
+        let timeout_max = Duration::from_millis(timeout_max);
         let mut open = HashMap::new();
         let mut overdue = Vec::new();
+        let mut late_partitions = 0;
         for partition in self.broker.replicas.all() {
             let transactions = partition.log().open_transactions();
             if transactions.is_empty() || !partition.is_leader() {
                 continue;
             }
             let name = partition.topic_partition();
+            let mut is_late = false;
             for one in transactions {
                 let key = (name.clone(), one.producer_id, one.first_offset);
                 let fresh = Watch { since: now, asked: None, told: None };
                 let watch = self.open.get(&key).copied().unwrap_or(fresh);
                 open.insert(key, watch);
-                if now.saturating_duration_since(watch.since) > limit {
+                let age = now.saturating_duration_since(watch.since);
+                is_late |= age > timeout_max + LATE;
+                if age > timeout_max + GRACE {
                     overdue.push((name.clone(), one));
                 }
             }
+            late_partitions += i64::from(is_late);
         }
+        self.broker.metrics.late_transactions.set(late_partitions);
         self.open = open;
         overdue
     }

@@ -25,6 +25,8 @@ pub(crate) struct BrokerMetrics {
     pub failed_fetch_requests: Arc<Meter>,
     /// Partitions on this broker.
     pub partitions: Arc<Gauge>,
+    /// Partitions on this broker whose log directory has failed.
+    pub offline_replicas: Arc<Gauge>,
     /// Partitions led by this broker.
     pub leaders: Arc<Gauge>,
     /// Partitions led here with fewer in-sync replicas than there shall be.
@@ -35,6 +37,8 @@ pub(crate) struct BrokerMetrics {
     pub at_min_isr: Arc<Gauge>,
     /// Partitions led here of which a reassignment adds or takes away replicas.
     pub reassigning: Arc<Gauge>,
+    /// Partitions led here with a transaction that is open for five minutes longer than any may be, at the last look.
+    pub late_transactions: Arc<Gauge>,
     /// Transactions that are open here for longer than any should be, at the last look. A name of our own.
     pub hanging_transactions: Arc<Gauge>,
     /// Those that were aborted since no coordinator would. A name of our own.
@@ -66,11 +70,13 @@ impl BrokerMetrics {
             fetch_requests: topics("TotalFetchRequestsPerSec"),
             failed_fetch_requests: topics("FailedFetchRequestsPerSec"),
             partitions: replicas("PartitionCount"),
+            offline_replicas: replicas("OfflineReplicaCount"),
             leaders: replicas("LeaderCount"),
             under_replicated: replicas("UnderReplicatedPartitions"),
             under_min_isr: replicas("UnderMinIsrPartitionCount"),
             at_min_isr: replicas("AtMinIsrPartitionCount"),
             reassigning: replicas("ReassigningPartitions"),
+            late_transactions: replicas("PartitionsWithLateTransactionsCount"),
             hanging_transactions: replicas("HangingTransactionCount"),
             hanging_transactions_aborted: registry.meter(MetricName::new(
                 "kafka.server",

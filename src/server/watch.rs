@@ -68,12 +68,7 @@ pub(crate) async fn directories(broker: &Broker) -> String {
                 path.display(),
                 partitions.len()
             );
-            for name in &partitions {
-                // Those who wait for the partition find out.
-                if let Some(partition) = broker.replicas.get(&name.topic, name.partition) {
-                    partition.wake();
-                }
-            }
+            broker.replicas.directory_failed(&partitions);
             broker.controller.log_dir_failed();
         }
         count(broker);
@@ -95,6 +90,7 @@ fn count(broker: &Broker) {
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     if let Some(counts) = broker.replicas.counts() {
         broker.metrics.partitions.set(gauge(counts.partitions));
+        broker.metrics.offline_replicas.set(gauge(counts.offline));
         broker.metrics.leaders.set(gauge(counts.leaders));
         broker.metrics.under_replicated.set(gauge(counts.under_replicated));
         broker.metrics.under_min_isr.set(gauge(counts.under_min_isr));

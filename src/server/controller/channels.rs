@@ -173,6 +173,12 @@ impl Channels {
         Queue { requests, epoch: broker.epoch, endpoint, is_behind, _open: closed.drop_guard() }
     }
 
+    /// How many requests wait for a broker.
+    pub(super) fn waiting(&self) -> usize {
+        let others = self.others.values().map(|queue| waiting_in(&queue.requests));
+        waiting_in(&self.to_own) + others.sum::<usize>()
+    }
+
     /// Hands over requests. A broker whose queue is full loses all of it, and is told everything anew later:
     /// nobody else waits for it. This broker is waited for.
     pub(super) async fn send(&self, requests: Vec<BrokerRequest>) {
@@ -204,6 +210,10 @@ impl Channels {
             }
         }
     }
+}
+
+fn waiting_in<T>(queue: &mpsc::Sender<T>) -> usize {
+    queue.max_capacity() - queue.capacity()
 }
 
 /// Where the request is encoded: in one place for all that say the same, which follow each other.

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use common::counters::{Gauge, Meter, MetricName, Registry};
 use controller::{controller::Counts, plan::Decided};
 
+/// What a broker with ZooKeeper says of its way to KRaft. Source: `ZkMigrationState.ZK`.
+const ZK_MODE: i64 = 4;
+const QUEUE_SIZE: &str = "TotalQueueSize";
+
 /// Counters of the controller. By default they are in no registry.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerMetrics {
@@ -12,6 +16,8 @@ pub struct ControllerMetrics {
     pub active_controller: Arc<Gauge>,
     /// Live brokers.
     pub active_brokers: Arc<Gauge>,
+    /// Requests that wait for brokers.
+    pub queued_requests: Arc<Gauge>,
     /// Topics of the cluster.
     pub global_topics: Arc<Gauge>,
     /// Partitions of the cluster.
@@ -37,10 +43,15 @@ impl ControllerMetrics {
     pub fn of_broker(registry: &Registry) -> ControllerMetrics {
         let gauge =
             |name| registry.gauge(MetricName::new("kafka.controller", "KafkaController", name));
+        // Brokers are fenced where there is no ZooKeeper; one that does not move from it says 4, whatever its role.
+        gauge("FencedBrokerCount").set(0);
+        gauge("ZkMigrationState").set(ZK_MODE);
+        let channels = MetricName::new("kafka.controller", "ControllerChannelManager", QUEUE_SIZE);
         let stats = |name| MetricName::new("kafka.controller", "ControllerStats", name);
         ControllerMetrics {
             active_controller: gauge("ActiveControllerCount"),
             active_brokers: gauge("ActiveBrokerCount"),
+            queued_requests: registry.gauge(channels),
             global_topics: gauge("GlobalTopicCount"),
             global_partitions: gauge("GlobalPartitionCount"),
             offline_partitions: gauge("OfflinePartitionsCount"),
@@ -51,6 +62,11 @@ impl ControllerMetrics {
             replicas_ineligible_to_delete: gauge("ReplicasIneligibleToDeleteCount"),
             unclean_leader_elections: registry.meter(stats("UncleanLeaderElectionsPerSec")),
         }
+    }
+
+    /// Shows how many requests wait for brokers.
+    pub(super) fn show_queued(&self, count: usize) {
+        self.queued_requests.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Shows the numbers of a controller in office; those of `Counts::default()` after it.

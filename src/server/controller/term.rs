@@ -188,9 +188,11 @@ impl Office<'_> {
                     rebalance.set(tokio::time::sleep(balance_interval));
                     news.push(self.rebalance());
                 }
-                _ = measure.tick(), if changed => {
-                    self.metrics.show(true, controller.counts());
-                    changed = false;
+                _ = measure.tick() => {
+                    self.metrics.show_queued(channels.waiting());
+                    if std::mem::take(&mut changed) {
+                        self.metrics.show(true, controller.counts());
+                    }
                 }
                 () = self.stop.cancelled() => return Ok(Ended::Stopped),
             }

@@ -235,6 +235,9 @@ async fn a_leader_aborts_a_hanging_transaction_that_is_over_and_no_other() {
     let mut now = begun + limit + Duration::from_secs(1);
     watched.round(now).await;
     assert_eq!((metrics.hanging_transactions.value(), pair.open()), (2, 2));
+    assert_eq!(metrics.late_transactions.value(), 0);
+    watched.look(begun + limit + LATE);
+    assert_eq!(metrics.late_transactions.value(), 1, "one partition");
 
     let end = |transactional_id, reply| Event::EndTxn {
         transactional_id,

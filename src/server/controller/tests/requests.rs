@@ -77,6 +77,17 @@ impl Cluster {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_broker_are_counted() {
+    let (cluster, other) = two_brokers().await;
+    for name in ["t", "u", "v"] {
+        cluster.create(topic(name, 1)).await;
+    }
+    cluster.until(|cluster| cluster.metrics.queued_requests.value() > 0).await;
+    other.expire();
+    cluster.until(|cluster| cluster.metrics.queued_requests.value() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_isr_is_written_before_the_leader_hears_of_it() {
     let (cluster, _other) = two_brokers().await;
     assert_eq!(cluster.create(on(&[1, 2])).await, "done");
