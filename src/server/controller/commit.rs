@@ -1,12 +1,13 @@
 //! Carries out a plan's writes: many in one `multi`, each `multi` under the check that this controller
 //! is still the one.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use controller::{
     plan::{Outcome, Write},
     states::Leadership,
 };
+use futures_util::{StreamExt, stream::FuturesOrdered};
 use zk::{
     documents::{
         admin,
@@ -24,6 +25,8 @@ use super::reads::to_document;
 const MULTI_BYTES_MAX: usize = 512 * 1024;
 /// Steps of one `multi`: ZooKeeper takes them in one go, and others wait.
 const MULTI_STEPS_MAX: usize = 1000;
+/// `multi`s that are under way at a time; the store holds back those above `zookeeper.max.in.flight.requests`.
+const MULTIS_IN_FLIGHT_MAX: usize = 16;
 /// How often the znodes of a topic are listed again when something still hangs on to them.
 const DELETE_ATTEMPTS_MAX: usize = 5;
 
@@ -50,29 +53,39 @@ pub(super) async fn commit(
     fence: Fence,
     writes: &[Write],
 ) -> Result<Vec<Outcome>, CommitError> {
+    let is_deletion = |write: &Write| matches!(write, Write::DeleteTopic { .. });
     let mut outcomes = vec![Outcome::Conflict; writes.len()];
-    let mut parents = BTreeSet::new();
-    let mut batch: Vec<Step> = Vec::new();
-    let mut size = 0;
-    for (index, write) in writes.iter().enumerate() {
-        if let Write::DeleteTopic { name, partitions } = write {
-            send(zk, fence, std::mem::take(&mut batch), &mut outcomes).await?;
-            (size, parents) = (0, BTreeSet::new());
-            outcomes[index] = delete_topic(zk, fence, name, partitions.iter()).await?;
-            continue;
+    let mut first = 0;
+    for group in writes.chunk_by(|one, next| is_deletion(one) == is_deletion(next)) {
+        if group.first().is_some_and(is_deletion) {
+            for (index, outcome) in (first..).zip(delete_topics(zk, fence, group).await) {
+                outcomes[index] = outcome?;
+            }
+        } else {
+            send_all(zk, fence, batches(first, group), &mut outcomes).await?;
         }
+        first += group.len();
+    }
+    Ok(outcomes)
+}
+
+/// What the writes come to, in as few `multi`s as may be. `first` is the number of the first write.
+fn batches(first: usize, writes: &[Write]) -> Vec<Vec<Step>> {
+    let mut parents = BTreeSet::new();
+    let (mut batches, mut batch, mut size) = (Vec::new(), Vec::new(), 0);
+    for (index, write) in (first..).zip(writes) {
         let steps = steps(index, write, &mut parents);
         let more: usize = steps.iter().map(|step| step.op.size()).sum();
         let full = size + more > MULTI_BYTES_MAX || batch.len() + steps.len() > MULTI_STEPS_MAX;
         if full && !batch.is_empty() {
-            send(zk, fence, std::mem::take(&mut batch), &mut outcomes).await?;
+            batches.push(std::mem::take(&mut batch));
             size = 0;
         }
         size += more;
         batch.extend(steps);
     }
-    send(zk, fence, batch, &mut outcomes).await?;
-    Ok(outcomes)
+    batches.push(batch);
+    batches
 }
 
 fn steps(index: usize, write: &Write, parents: &mut BTreeSet<String>) -> Vec<Step> {
@@ -137,6 +150,65 @@ fn state(leadership: &Leadership) -> Vec<u8> {
     .to_bytes()
 }
 
+/// Sends each batch as one `multi`, without waiting for one before the next: ZooKeeper takes them in this order. Those
+/// that meet a conflict are sent again, one after another, once it is known what became of all.
+async fn send_all(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    batches: Vec<Vec<Step>>,
+    outcomes: &mut [Outcome],
+) -> Result<(), CommitError> {
+    let (mut under_way, mut results) = (FuturesOrdered::new(), Vec::new());
+    for batch in &batches {
+        if under_way.len() == MULTIS_IN_FLIGHT_MAX {
+            results.extend(under_way.next().await);
+        }
+        under_way.push_back(zk.multi(under(fence, batch)));
+    }
+    results.extend(under_way.collect::<Vec<_>>().await);
+    let mut left = Vec::new();
+    for (batch, result) in batches.into_iter().zip(results) {
+        match result {
+            Ok(results) => note(&batch, results, outcomes),
+            Err(ZkError::Multi { index, reason }) if index > 0 && reason.is_conflict() => {
+                left.push(batch);
+            }
+            Err(error) => gone_wrong(error)?,
+        }
+    }
+    for batch in left {
+        send(zk, fence, batch, outcomes).await?;
+    }
+    Ok(())
+}
+
+fn under(fence: Fence, batch: &[Step]) -> Vec<Op> {
+    std::iter::once(fence.check()).chain(batch.iter().map(|step| step.op.clone())).collect()
+}
+
+/// Notes what was written; the first result is the check's.
+fn note(batch: &[Step], results: Vec<OpResult>, outcomes: &mut [Outcome]) {
+    for (step, result) in batch.iter().zip(results.into_iter().skip(1)) {
+        let version = match result {
+            OpResult::Set(stat) => stat.version.0,
+            OpResult::Created(_) | OpResult::Checked | OpResult::Deleted => 0,
+        };
+        if let Some(write) = step.write {
+            outcomes[write] = Outcome::Done { version };
+        }
+    }
+}
+
+/// Whether the commit can go on after an error that is no conflict.
+fn gone_wrong(error: ZkError) -> Result<(), CommitError> {
+    match error {
+        ZkError::Multi { index: 0, .. } => Err(CommitError::Moved),
+        // It was written, or not: the outcomes say conflict, so all of it is read again.
+        ZkError::MayHaveHappened { .. } => Ok(()),
+        error => Err(error.into()),
+    }
+}
+
 /// Sends the steps as one `multi`; again without the culprit, as long as there is one.
 async fn send(
     zk: &dyn ZkStore,
@@ -145,27 +217,15 @@ async fn send(
     outcomes: &mut [Outcome],
 ) -> Result<(), CommitError> {
     while batch.iter().any(|step| step.write.is_some()) {
-        let ops = std::iter::once(fence.check()).chain(batch.iter().map(|step| step.op.clone()));
-        match zk.multi(ops.collect()).await {
+        match zk.multi(under(fence, &batch)).await {
             Ok(results) => {
-                for (step, result) in batch.iter().zip(results.into_iter().skip(1)) {
-                    let version = match result {
-                        OpResult::Set(stat) => stat.version.0,
-                        OpResult::Created(_) | OpResult::Checked | OpResult::Deleted => 0,
-                    };
-                    if let Some(write) = step.write {
-                        outcomes[write] = Outcome::Done { version };
-                    }
-                }
+                note(&batch, results, outcomes);
                 return Ok(());
             }
-            Err(ZkError::Multi { index: 0, .. }) => return Err(CommitError::Moved),
-            Err(ZkError::Multi { index, reason }) if reason.is_conflict() => {
+            Err(ZkError::Multi { index, reason }) if index > 0 && reason.is_conflict() => {
                 drop_culprit(&mut batch, index - 1, &reason, outcomes);
             }
-            // It was written, or not: the outcomes say conflict, so all of it is read again.
-            Err(ZkError::MayHaveHappened { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(error) => return gone_wrong(error),
         }
     }
     Ok(())
@@ -198,17 +258,35 @@ fn drop_culprit(batch: &mut Vec<Step>, at: usize, reason: &ZkError, outcomes: &m
     }
 }
 
+/// Deletes topics, several at a time; none has to do with another.
+async fn delete_topics(
+    zk: &dyn ZkStore,
+    fence: Fence,
+    writes: &[Write],
+) -> Vec<Result<Outcome, CommitError>> {
+    let (mut under_way, mut outcomes) = (FuturesOrdered::new(), Vec::new());
+    for write in writes {
+        let Write::DeleteTopic { name, partitions } = write else { continue };
+        if under_way.len() == MULTIS_IN_FLIGHT_MAX {
+            outcomes.extend(under_way.next().await);
+        }
+        under_way.push_back(delete_topic(zk, fence, name, partitions));
+    }
+    outcomes.extend(under_way.collect::<Vec<_>>().await);
+    outcomes
+}
+
 /// Deletes a topic's znodes, children first, then its configs, then its mark. First as the controller
 /// knows them, at one stroke; where something is missing or left over, as they are listed.
-async fn delete_topic<'a>(
+async fn delete_topic(
     zk: &dyn ZkStore,
     fence: Fence,
     name: &str,
-    partitions: impl Iterator<Item = (&'a i32, &'a bool)>,
+    partitions: &BTreeMap<i32, bool>,
 ) -> Result<Outcome, CommitError> {
     let mut doomed = VecDeque::new();
     let mut any = false;
-    for (index, _) in partitions.filter(|(_, has_state)| **has_state) {
+    for (index, _) in partitions.iter().filter(|(_, has_state)| **has_state) {
         doomed.push_back(paths::partition_state(name, *index));
         doomed.push_back(paths::partition(name, *index));
         any = true;
