@@ -31,5 +31,7 @@ mod topic_configs;
 mod topic_settings;
 mod transactions;
 mod verification;
+#[cfg(test)]
+mod waiting_tests;
 mod watch;
 pub mod zookeeper_client;
