@@ -152,7 +152,7 @@ pub(super) fn answer(
     names: Vec<TopicName>,
     mut outcomes: Vec<Outcome>,
 ) -> Step {
-    if how.acks == 1 || all_decided(&mut outcomes) {
+    if how.acks == 1 || all_decided(broker, &mut outcomes) {
         return Step::Reply(reply(broker, &ctx, &names, outcomes));
     }
     let broker = broker.clone();
@@ -275,7 +275,7 @@ async fn finish(
         return Response::none();
     }
     if how.acks == -1 {
-        wait_for_acks(&mut outcomes, how.timeout).await;
+        wait_for_acks(broker, &mut outcomes, how.timeout).await;
     }
     reply(broker, ctx, names, outcomes)
 }
@@ -374,20 +374,25 @@ pub(super) fn without_repeats(
 }
 
 /// Whether it is known what the answer is; an outcome that has failed meanwhile becomes its error.
-fn decide(outcome: &mut Outcome) -> bool {
+fn decide(broker: &Broker, outcome: &mut Outcome) -> bool {
     let Ok(written) = &outcome.result else { return true };
     let error = match written.partition.commit_of(written.end, written.epoch) {
         Commit::Done => return true,
         Commit::Waiting => return false,
         Commit::NotEnoughReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
-        Commit::Lost => ErrorCode::NotLeaderOrFollower,
+        Commit::Lost => {
+            // The partition may be gone altogether.
+            let name = written.partition.topic_partition();
+            let hosted = broker.hosted_partition(&name.topic, name.partition);
+            hosted.err().unwrap_or(ErrorCode::NotLeaderOrFollower)
+        }
     };
     outcome.result = Err(Refusal::of(error));
     true
 }
 
-fn all_decided(outcomes: &mut [Outcome]) -> bool {
-    outcomes.iter_mut().all(decide)
+fn all_decided(broker: &Broker, outcomes: &mut [Outcome]) -> bool {
+    outcomes.iter_mut().all(|outcome| decide(broker, outcome))
 }
 
 /// Gives the rules where there was no memory to convert by them; the outcome is open then.
@@ -533,17 +538,17 @@ fn check(
 }
 
 /// Waits until every in-sync replica has the records, or the time is up.
-async fn wait_for_acks(outcomes: &mut [Outcome], timeout: Duration) {
+async fn wait_for_acks(broker: &Broker, outcomes: &mut [Outcome], timeout: Duration) {
     let written = outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
     let waiter = ChangeWaiter::new(written.map(|written| written.partition.clone()).collect());
     let deadline = clock::now() + timeout;
     loop {
-        if all_decided(outcomes) {
+        if all_decided(broker, outcomes) {
             return;
         }
         if tokio::time::timeout_at(deadline.into(), waiter.changed()).await.is_err() {
             for outcome in outcomes.iter_mut() {
-                if !decide(outcome) {
+                if !decide(broker, outcome) {
                     outcome.result = Err(Refusal::of(ErrorCode::RequestTimedOut));
                 }
             }
