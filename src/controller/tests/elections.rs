@@ -5,6 +5,34 @@ use expect_test::expect;
 use super::check;
 
 #[test]
+fn a_preferred_election_needs_the_first_replica_in_sync() {
+    check(
+        "
+        brokers 2
+        start
+        topic t 0:1,2
+        brokers 1,2
+        prefer t-0
+        ",
+        expect![[r#"
+            > start
+              to 2: know brokers 2 []
+            > topic t 0:1,2
+            create t-0 leader 2 epoch 0 isr 2
+              to 2: lead [t-0 new leader 2 epoch 0 isr 2]
+              to 2: know brokers 2 [t-0 leader 2 offline 1]
+            > brokers 1,2
+              to 2: know brokers 1,2 []
+              to 1: know brokers 1,2 [t-0 leader 2]
+              to 1: lead [t-0 leader 2 epoch 0 isr 2]
+              to 1: know brokers 1,2 [t-0 leader 2]
+              to 2: know brokers 1,2 [t-0 leader 2]
+            > prefer t-0
+        "#]],
+    );
+}
+
+#[test]
 fn elections_are_answered_partition_by_partition() {
     check(
         "
