@@ -319,8 +319,12 @@ impl Partition {
         }
     }
 
-    /// What is to be proposed now. That replicas fall out is said, in Kafka's words.
+    /// What is to be proposed now. That replicas fall out is said, in Kafka's words. Nothing where the log cannot be read:
+    /// followers are behind for that then, and one of them is to lead.
     fn propose(&self, leader: &mut Leader) -> Option<Proposal> {
+        if self.log.log_directory().is_offline() {
+            return None;
+        }
         let proposal = self.with_circumstances(|now| leader.propose(now))?;
         if proposal.isr.len() < leader.isr().len() {
             let falls_out = |follower: &&Follower| {

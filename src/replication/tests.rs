@@ -668,6 +668,25 @@ async fn partitions_of_a_failed_directory_count_as_offline() {
 }
 
 #[tokio::test]
+async fn a_leader_whose_directory_has_failed_takes_nobody_out_of_the_in_sync_set() {
+    let mut cluster = Cluster::start();
+    cluster.lead(0, 1, &[1, 2, 3], &[1, 2, 3]);
+    let leader = cluster.partition(1);
+    produce(&leader, &["a"]).await;
+    cluster.reach(&[1, 2, 3], 1).await;
+    for id in [2, 3] {
+        cluster.cut(id);
+    }
+    leader.append_as_leader(records(&["b"]), None, None).unwrap();
+    let hosted = cluster.broker(1);
+    std::fs::remove_dir_all(hosted._folder.path()).unwrap();
+    leader.log().roll().unwrap_err();
+    leader.check_in_sync_set();
+    let proposed = hosted.replicas.surroundings().proposals.take();
+    assert!(tokio::time::timeout(Duration::ZERO, proposed).await.is_err());
+}
+
+#[tokio::test]
 async fn idle_partitions_cost_nothing() {
     const COUNT: i32 = 200;
     let mut cluster = Cluster::start();
