@@ -82,6 +82,8 @@ impl FetcherMetrics {
             let name = MetricName::new("kafka.server", "ReplicaFetcherManager", name);
             registry.gauge(name.tag("clientId", "Replica"))
         };
+        // A fetcher that panics takes the process with it.
+        gauge("DeadThreadCount").set(0);
         FetcherMetrics {
             failed_partitions: gauge("FailedPartitionsCount"),
             max_lag: gauge("MaxLag"),
