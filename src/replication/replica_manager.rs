@@ -321,12 +321,6 @@ impl ReplicaManager {
         settings: &dyn Fn(&str) -> Arc<TopicSettings>,
     ) -> Result<Arc<Partition>, ErrorCode> {
         let name = &word.topic_partition;
-        let known = self.logs.log(name);
-        if known.is_some_and(|log| !is_same_topic(log.topic_id(), word)) {
-            // The topic was deleted and made again while this broker was away.
-            self.unhost(name);
-            self.logs.set_aside(name).map_err(|error| storage_error(name, &error))?;
-        }
         let settings = settings(&name.topic);
         let new = NewLog {
             partition: name.clone(),
@@ -334,7 +328,13 @@ impl ReplicaManager {
             config: Some(settings.log.clone()),
             is_new: word.is_new,
         };
-        let log = self.logs.get_or_create(&new);
+        let mut log = self.logs.get_or_create(&new);
+        if log.as_ref().is_ok_and(|log| !is_same_topic(log.topic_id(), word)) {
+            // The topic was deleted and made again while this broker was away.
+            self.unhost(name);
+            self.logs.set_aside(name).map_err(|error| storage_error(name, &error))?;
+            log = self.logs.get_or_create(&new);
+        }
         self.note_log(name, log.is_ok());
         let log = log.map_err(|error| storage_error(name, &error))?;
         let topic_id = log.topic_id().or(word.topic_id);
