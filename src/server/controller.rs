@@ -182,12 +182,6 @@ impl ControllerHandle {
         self.command(Command::UncleanEnabled(topic.map(Arc::from)));
     }
 
-    /// Tells the controller that this broker lost a log directory. Brokers that are not the controller
-    /// say so in ZooKeeper.
-    pub fn log_dir_failed(&self) {
-        self.command(Command::LogDirFailed);
-    }
-
     fn command(&self, command: Command) {
         if self.is_active() && self.inner.commands.try_send(command).is_err() {
             warn!("the controller has too much to do and will look at it later");

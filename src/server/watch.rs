@@ -1,5 +1,8 @@
 //! Two things the broker keeps an eye on: the version of `/feature`, and log directories that fail.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashSet,
     path::Path,
@@ -10,8 +13,9 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 use zk::{
+    documents::notification::log_dir_event_to_bytes,
     paths,
-    store::{Watch, ZkError},
+    store::{CreateKind, Watch, ZkError},
 };
 
 use crate::broker::Broker;
@@ -51,6 +55,7 @@ pub(crate) async fn features(broker: Arc<Broker>, stop: CancellationToken) {
 /// has room again: partitions that could not be made meanwhile are tried again then.
 pub(crate) async fn directories(broker: &Broker) -> String {
     let mut were_full = HashSet::new();
+    let mut has_news = false;
     loop {
         tokio::time::sleep(DIRECTORY_CHECK).await;
         for directory in broker.logs.directories() {
@@ -58,7 +63,7 @@ pub(crate) async fn directories(broker: &Broker) -> String {
             if directory.is_full() && has_no_room(&path) {
                 were_full.insert(path);
             } else if were_full.remove(&path) && !directory.is_offline() {
-                broker.controller.log_dir_failed();
+                has_news = true;
             }
         }
         for (path, partitions) in broker.logs.take_failed() {
@@ -69,13 +74,30 @@ pub(crate) async fn directories(broker: &Broker) -> String {
                 partitions.len()
             );
             broker.replicas.directory_failed(&partitions);
-            broker.controller.log_dir_failed();
+            has_news = true;
         }
         count(broker);
         if broker.logs.all_directories_offline() {
             return "Shutdown broker because all log dirs have failed".to_owned();
         }
+        has_news = has_news && !tell_controller(broker).await;
     }
+}
+
+/// Says in ZooKeeper that the controller is to ask for this broker's replicas. Whether it is said: where ZooKeeper is away it
+/// is tried again, and may then be said twice. Source: `KafkaZkClient.propagateLogDirEvent`.
+async fn tell_controller(broker: &Broker) -> bool {
+    let event = log_dir_event_to_bytes(broker.id);
+    let kind = CreateKind::PersistentSequential;
+    let told = broker.zk.create(paths::LOG_DIR_EVENT_PREFIX, &event, kind);
+    match tokio::time::timeout(DIRECTORY_CHECK, told).await {
+        Ok(Ok(_)) => return true,
+        Ok(Err(problem)) => warn!(%problem, "could not tell the controller of a log directory"),
+        Err(_) => {
+            warn!("ZooKeeper does not take what the controller is to know of a log directory")
+        }
+    }
+    false
 }
 
 /// Whether a directory's disk has less than a small segment's room; one that cannot be asked has some.

@@ -62,8 +62,6 @@ pub(super) type Block = Result<Range<i64>, ErrorCode>;
 pub(super) enum Command {
     /// Unclean elections were allowed, for all topics or for one.
     UncleanEnabled(Option<Arc<str>>),
-    /// This broker lost a log directory.
-    LogDirFailed,
     /// Something that is answered.
     Ask { ask: Ask, reply: oneshot::Sender<Answer> },
     /// Which moves are going on.
@@ -431,9 +429,6 @@ impl Office<'_> {
     ) -> Result<(), Ended> {
         match command {
             Command::UncleanEnabled(topic) => news.push(Change::UncleanEnabled(topic)),
-            Command::LogDirFailed => {
-                news.push(Change::LogDirsFailed(BTreeSet::from([self.id()])));
-            }
             Command::Ask { ask, reply } => news.push(waiting.take(ask, reply)),
             Command::Reassignments { only, reply } => {
                 // Who asked may be gone.
