@@ -14,9 +14,7 @@ use common::{
     config::broker::BrokerConfig,
     error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch},
-    java_hash::coordinator_partition,
     properties::Properties,
-    topic::TRANSACTION_STATE_TOPIC,
 };
 use metadata::cache::MetadataCache;
 use network::service::{Request, Service, Step};
@@ -127,15 +125,6 @@ impl Broker {
         let told = known.wait_for(|is_known| *is_known);
         // Without a controller the answer is what this broker knows: nothing.
         let _ = tokio::time::timeout(METADATA_WAIT_MAX, told).await;
-    }
-
-    /// The partition of `__transaction_state` that a transactional id belongs to.
-    pub(crate) fn transaction_partition_of(&self, transactional_id: &str) -> i32 {
-        let snapshot = self.metadata.load();
-        let known = snapshot.topic(TRANSACTION_STATE_TOPIC).map(|topic| topic.partition_count());
-        let count = known.and_then(|count| i32::try_from(count).ok());
-        let count = count.unwrap_or(self.config.transaction_state_log_num_partitions);
-        coordinator_partition(transactional_id, count)
     }
 
     /// Carries out what a controller on another broker says, and waits until it is done. Source of the checks:

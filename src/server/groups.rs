@@ -7,7 +7,6 @@ use common::{
     counters::{Gauge, MetricName, Registry},
     error_code::ErrorCode,
     ids::ProducerId,
-    java_hash::coordinator_partition,
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use coordinator::{
@@ -22,17 +21,17 @@ use group_coordinator::{
     coordinator::GroupCoordinator,
     event::{Event, ReplyTo},
 };
-use metadata::cache::MetadataCache;
+use metadata::snapshot::ClusterSnapshot;
 use record::compression::{Codec, Compression};
 use replication::partition::Partition;
 use tokio_util::sync::CancellationToken;
 
-use crate::errors;
+use crate::{coordinator_topic::CoordinatorTopic, errors};
 
 /// The groups of this broker.
 pub(crate) struct BrokerGroups {
     coordinators: Arc<Coordinators<Groups>>,
-    metadata: Arc<MetadataCache>,
+    topic: CoordinatorTopic,
     config: Arc<BrokerConfig>,
     meters: GroupMeters,
     gauges: GroupGauges,
@@ -71,7 +70,6 @@ impl BrokerGroups {
     /// None yet: the controller's word elects.
     pub(crate) fn new(
         config: Arc<BrokerConfig>,
-        metadata: Arc<MetadataCache>,
         registry: &Registry,
         stop: CancellationToken,
     ) -> BrokerGroups {
@@ -84,7 +82,7 @@ impl BrokerGroups {
         let coordinators = Arc::new(Coordinators::new(buffer_bytes, load_times, effects, stop));
         BrokerGroups {
             coordinators,
-            metadata,
+            topic: CoordinatorTopic::new(GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions),
             config,
             meters: GroupMeters::of_broker(registry),
             gauges: GroupGauges::of_broker(registry),
@@ -93,8 +91,12 @@ impl BrokerGroups {
 
     /// The partition of `__consumer_offsets` that a group belongs to.
     pub(crate) fn partition_of(&self, group: &str) -> i32 {
-        let configured = self.config.offsets_topic_num_partitions;
-        partition_in(&self.metadata, GROUP_METADATA_TOPIC, configured, group)
+        self.topic.partition_of(group)
+    }
+
+    /// Takes note of what the cluster has now.
+    pub(crate) fn learn(&self, snapshot: &ClusterSnapshot) {
+        self.topic.learn(snapshot);
     }
 
     /// This broker leads a partition of the topic since its current epoch.
@@ -235,19 +237,6 @@ impl BrokerGroups {
     fn shard_of(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
         self.coordinators.get(self.partition_of(group)).map_err(code_of)
     }
-}
-
-/// The partition of a coordinators' topic that a key belongs to; as many as `configured` are counted on before the topic is made.
-pub(crate) fn partition_in(
-    metadata: &MetadataCache,
-    topic: &str,
-    configured: i32,
-    key: &str,
-) -> i32 {
-    let snapshot = metadata.load();
-    let known = snapshot.topic(topic).map(|topic| topic.partition_count());
-    let count = known.and_then(|count| i32::try_from(count).ok());
-    coordinator_partition(key, count.unwrap_or(configured))
 }
 
 /// The code for a coordinator that is not here.

@@ -6,6 +6,7 @@ mod control_wire;
 mod controlled_shutdown;
 pub mod controller;
 mod conversions;
+mod coordinator_topic;
 pub mod dynamic_config;
 mod errors;
 mod groups;

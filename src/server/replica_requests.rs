@@ -84,6 +84,8 @@ impl ReplicaRequests {
             Body::LeaderAndIsr(told) => self.lead_and_follow(told).await,
             Body::UpdateMetadata(update) => {
                 let gone = self.metadata.apply(&update);
+                self.groups.learn(&self.metadata.load());
+                self.transactions.learn(&self.metadata.load());
                 self.metadata_known.send_replace(true);
                 if !gone.is_empty() {
                     self.groups.partitions_deleted(&gone);

@@ -308,8 +308,7 @@ async fn start(
     };
     registrar.register().await?;
 
-    let groups =
-        Arc::new(BrokerGroups::new(config.clone(), metadata.clone(), registry, stop.clone()));
+    let groups = Arc::new(BrokerGroups::new(config.clone(), registry, stop.clone()));
     let (transactions, effects) = BrokerTransactions::new(
         id,
         config.clone(),

@@ -16,7 +16,7 @@ use coordinator::{
     transactions::{Effect, Markers, TransactionGauges, Transactions},
 };
 use futures_util::future::{join, join_all};
-use metadata::cache::MetadataCache;
+use metadata::{cache::MetadataCache, snapshot::ClusterSnapshot};
 use record::{compression::Compression, control};
 use replication::partition::Partition;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -30,8 +30,9 @@ use transaction_coordinator::{
 
 use crate::{
     broker::Broker,
+    coordinator_topic::CoordinatorTopic,
     errors,
-    groups::{code_of, partition_in},
+    groups::code_of,
     marker_channels::MarkerChannels,
     markers::{self, Marker},
     peers::{PeerError, Peers, Purpose},
@@ -48,6 +49,7 @@ pub(crate) type Effects = mpsc::UnboundedReceiver<(i32, Effect)>;
 /// The transactional ids of this broker.
 pub(crate) struct BrokerTransactions {
     coordinators: Arc<Coordinators<Transactions>>,
+    topic: CoordinatorTopic,
     metadata: Arc<MetadataCache>,
     config: Arc<BrokerConfig>,
     local: BrokerId,
@@ -77,15 +79,29 @@ impl BrokerTransactions {
         let request_timeout = milliseconds(config.request_timeout_ms);
         let markers = MarkerChannels::new(peers.clone(), request_timeout, stop);
         let gauges = TransactionGauges::of_broker(registry);
-        let transactions =
-            BrokerTransactions { coordinators, metadata, config, local, peers, markers, gauges };
+        let partitions = config.transaction_state_log_num_partitions;
+        let topic = CoordinatorTopic::new(TRANSACTION_STATE_TOPIC, partitions);
+        let transactions = BrokerTransactions {
+            coordinators,
+            topic,
+            metadata,
+            config,
+            local,
+            peers,
+            markers,
+            gauges,
+        };
         (transactions, effects)
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
     pub(crate) fn partition_of(&self, transactional_id: &str) -> i32 {
-        let configured = self.config.transaction_state_log_num_partitions;
-        partition_in(&self.metadata, TRANSACTION_STATE_TOPIC, configured, transactional_id)
+        self.topic.partition_of(transactional_id)
+    }
+
+    /// Takes note of what the cluster has now.
+    pub(crate) fn learn(&self, snapshot: &ClusterSnapshot) {
+        self.topic.learn(snapshot);
     }
 
     /// This broker leads a partition of the topic since its current epoch.

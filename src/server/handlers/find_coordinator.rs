@@ -86,7 +86,7 @@ async fn find(
 ) -> Result<Node, ErrorCode> {
     let (topic, partition) = match key_type {
         GROUP => (GROUP_METADATA_TOPIC, broker.groups.partition_of(key)),
-        TRANSACTION => (TRANSACTION_STATE_TOPIC, broker.transaction_partition_of(key)),
+        TRANSACTION => (TRANSACTION_STATE_TOPIC, broker.transactions.partition_of(key)),
         SHARE if ctx.api_version >= SHARES => return Err(ErrorCode::CoordinatorNotAvailable),
         _ => return Err(ErrorCode::InvalidRequest),
     };
