@@ -199,7 +199,7 @@ impl Controller {
         let may_join = |(member, epoch): &(BrokerId, BrokerEpoch)| {
             let lives = self.brokers.get(member).is_some_and(|live| {
                 let same = *epoch == BrokerEpoch::NONE || *epoch == live.broker.epoch;
-                !live.shutting_down && same
+                !live.shutting_down && !live.offline.contains(&id) && same
             });
             lives || known.isr.contains(member)
         };

@@ -45,7 +45,8 @@ pub struct Follower {
     start: Offset,
     /// The registration it last fetched with; -1 where it did not say.
     broker_epoch: BrokerEpoch,
-    /// When it last fetched, in this epoch.
+    /// When it last fetched, in this epoch; for a member of the in-sync set of its beginning, the beginning. None where it has
+    /// not fetched since it fell out of the set.
     fetched: Option<Instant>,
     /// End of the leader's log at that time.
     end_when_fetched: Offset,
@@ -279,6 +280,13 @@ impl Leader {
 
     fn take(&mut self, leadership: Leadership, now: Instant) {
         let Leadership { replicas, adding, removing, isr, partition_epoch, .. } = leadership;
+        // One whose leaving was this leader's wish has been waited for since then.
+        let leaves = |id: &BrokerId| self.may_be_in_sync(*id) && !isr.contains(id);
+        let leaving: Vec<BrokerId> = match &self.pending {
+            Some(pending) => pending.isr.iter().copied().filter(leaves).collect(),
+            None => self.isr.iter().copied().filter(leaves).collect(),
+        };
+        self.must_fetch_again(&leaving);
         let known = std::mem::take(&mut self.followers);
         let follower = |id: &BrokerId| {
             let known = known.iter().find(|follower| follower.id == *id);
@@ -294,6 +302,13 @@ impl Leader {
         self.isr = isr.into();
         // Whatever was asked for, this is the state now.
         self.pending = None;
+    }
+
+    /// What these followers have fetched does not bring them into the in-sync set again; their next fetch may.
+    fn must_fetch_again(&mut self, ids: &[BrokerId]) {
+        for follower in self.followers.iter_mut().filter(|follower| ids.contains(&follower.id)) {
+            follower.fetched = None;
+        }
     }
 
     /// The epoch of this leadership.
@@ -448,8 +463,10 @@ impl Leader {
             return None;
         }
         let follower = self.followers.iter().find(|follower| follower.id == id)?;
-        let is_in_sync =
-            follower.end >= circumstances.high_watermark && follower.end >= self.epoch_start;
+        // One that was thrown out, by the controller or before this epoch, shows by a fetch that it is there and has what it had.
+        let is_in_sync = follower.fetched.is_some()
+            && follower.end >= circumstances.high_watermark
+            && follower.end >= self.epoch_start;
         if !is_in_sync || !(circumstances.is_alive)(id) {
             return None;
         }
@@ -467,8 +484,13 @@ impl Leader {
             let keeps_up = follower.is_some_and(|follower| follower.is_caught_up(circumstances));
             *id != self.local && !keeps_up
         };
-        let isr: Box<[BrokerId]> = self.isr.iter().copied().filter(|id| !is_behind(id)).collect();
-        (isr.len() < self.isr.len()).then(|| self.ask_for(isr))
+        let (behind, isr): (Vec<BrokerId>, Vec<BrokerId>) =
+            self.isr.iter().copied().partition(is_behind);
+        if behind.is_empty() {
+            return None;
+        }
+        self.must_fetch_again(&behind);
+        Some(self.ask_for(isr.into()))
     }
 
     fn ask_for(&mut self, isr: Box<[BrokerId]>) -> Proposal {

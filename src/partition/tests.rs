@@ -463,6 +463,100 @@ fn a_dead_broker_does_not_come_in() {
 }
 
 #[test]
+fn who_was_thrown_out_comes_in_by_a_fetch_of_the_new_epoch_alone() {
+    check(
+        "
+        0s lead 3/7 1,2,3 1,2,3
+        0s append 4
+        1s fetch 2 4
+        1s fetch 3 4
+        2s lead 4/8 1,2,3 1,2
+        3s look
+        9s look
+        9s fetch 3 4
+        ",
+        expect![[r#"
+            0s lead 3/7 1,2,3 1,2,3:
+            0s append 4:
+            1s fetch 2 4:
+            1s fetch 3 4: hw 4
+            2s lead 4/8 1,2,3 1,2:
+            3s look:
+            9s look:
+            9s fetch 3 4: propose [1, 2, 3] at 4/8
+        "#]],
+    );
+}
+
+#[test]
+fn who_was_thrown_out_within_an_epoch_comes_in_by_a_later_fetch() {
+    check(
+        "
+        0s lead 3/7 1,2,3 1,2,3
+        0s append 4
+        1s fetch 2 4
+        1s fetch 3 4
+        2s lead 3/8 1,2,3 1,2
+        3s look
+        9s fetch 3 4
+        ",
+        expect![[r#"
+            0s lead 3/7 1,2,3 1,2,3:
+            0s append 4:
+            1s fetch 2 4:
+            1s fetch 3 4: hw 4
+            2s lead 3/8 1,2,3 1,2:
+            3s look:
+            9s fetch 3 4: propose [1, 2, 3] at 3/8
+        "#]],
+    );
+}
+
+#[test]
+fn who_fetches_while_it_is_thrown_out_comes_in_at_once() {
+    check(
+        "
+        0s lead 3/7 1,2,3 1,2,3
+        0s min 3
+        0s append 4
+        1s fetch 2 4
+        1s fetch 3 4
+        9s append 1
+        10s fetch 2 5
+        20s look
+        20s agree 3/8 1,2
+        21s look
+        22s lead 4/9 1,2,3 1,2,3
+        23s append 1
+        24s fetch 2 6
+        34s look
+        34s fetch 3 6
+        34s agree 4/10 1,2
+        35s look
+        ",
+        expect![[r#"
+            0s lead 3/7 1,2,3 1,2,3:
+            0s min 3:
+            0s append 4:
+            1s fetch 2 4:
+            1s fetch 3 4: hw 4
+            9s append 1:
+            10s fetch 2 5:
+            20s look: propose [1, 2] at 3/7
+            20s agree 3/8 1,2: Committed { before: 3, now: 2 } isr [1, 2]
+            21s look:
+            22s lead 4/9 1,2,3 1,2,3:
+            23s append 1:
+            24s fetch 2 6:
+            34s look: propose [1, 2] at 4/9
+            34s fetch 3 6: hw 6
+            34s agree 4/10 1,2: Committed { before: 3, now: 2 } isr [1, 2]
+            35s look: propose [1, 2, 3] at 4/10
+        "#]],
+    );
+}
+
+#[test]
 fn a_follower_without_all_from_before_the_epoch_is_not_in_sync() {
     check(
         "

@@ -225,6 +225,52 @@ fn a_leader_that_is_about_to_stop_hands_over_to_who_comes_in() {
 }
 
 #[test]
+fn a_replica_of_a_failed_directory_does_not_come_in() {
+    check(
+        "
+        brokers 1,2,3
+        start
+        topic t 0:1,2,3
+        storage-error 3 t-0
+        alter 1 t-0 1,2,3
+        storage-ok 3 t-0
+        alter 1 t-0 1,2,3
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2,3 []
+              to 2: know brokers 1,2,3 []
+              to 3: know brokers 1,2,3 []
+            > topic t 0:1,2,3
+            create t-0 leader 1 epoch 0 isr 1,2,3
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 3: lead [t-0 new leader 1 epoch 0 isr 1,2,3]
+              to 1: know brokers 1,2,3 [t-0 leader 1]
+              to 2: know brokers 1,2,3 [t-0 leader 1]
+              to 3: know brokers 1,2,3 [t-0 leader 1]
+            > storage-error 3 t-0
+            set t-0 leader 1 epoch 1 isr 1,2
+              to 1: lead [t-0 leader 1 epoch 1 isr 1,2]
+              to 2: lead [t-0 leader 1 epoch 1 isr 1,2]
+              to 3: lead [t-0 leader 1 epoch 1 isr 1,2]
+              to 1: know brokers 1,2,3 [t-0 leader 1 offline 3]
+              to 2: know brokers 1,2,3 [t-0 leader 1 offline 3]
+              to 3: know brokers 1,2,3 [t-0 leader 1 offline 3]
+            > alter 1 t-0 1,2,3
+              answer t-0 INELIGIBLE_REPLICA
+            > storage-ok 3 t-0
+            > alter 1 t-0 1,2,3
+            set t-0 leader 1 epoch 1 isr 1,2,3
+              to 1: know brokers 1,2,3 [t-0 leader 1]
+              to 2: know brokers 1,2,3 [t-0 leader 1]
+              to 3: know brokers 1,2,3 [t-0 leader 1]
+              answer t-0 leader 1 epoch 1 isr 1,2,3 version 2
+        "#]],
+    );
+}
+
+#[test]
 fn a_leader_of_old_versions_is_not_refused_a_member_that_is_about_to_stop() {
     check(
         "
