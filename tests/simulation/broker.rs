@@ -108,6 +108,8 @@ pub struct Process {
     pub broker_epoch: BrokerEpoch,
     /// The newest controller that has spoken.
     pub controller_epoch: ControllerEpoch,
+    /// Which of its words was the last one.
+    word: u64,
     /// What it knows of the cluster.
     pub metadata: MetadataCache,
     /// The logs that are open.
@@ -213,6 +215,7 @@ impl World {
             registered: None,
             broker_epoch: BrokerEpoch::NONE,
             controller_epoch: ControllerEpoch(0),
+            word: 0,
             metadata: MetadataCache::new(),
             logs: BTreeMap::new(),
             replicas: BTreeMap::new(),
@@ -320,22 +323,28 @@ impl World {
         }
     }
 
-    /// Carries out the controller's word, unless it is out of date.
+    /// Carries out the controller's word, unless it is out of date. None where a later one of the same term came first: the
+    /// network would not have brought it.
     pub fn take_word(
         &mut self,
         id: BrokerId,
         request: BrokerRequest,
-    ) -> (ErrorCode, Vec<(TopicPartition, ErrorCode)>) {
+        order: u64,
+    ) -> Option<(ErrorCode, Vec<(TopicPartition, ErrorCode)>)> {
         let takes_all = self.options.bug == Some(Bug::StaleWordsAreTaken);
         let process = self.process(id);
+        if request.controller_epoch == process.controller_epoch && order < process.word {
+            return None;
+        }
         let is_old = request.broker_epoch < process.broker_epoch && !takes_all;
         if request.broker_epoch != BrokerEpoch::NONE && is_old {
-            return (ErrorCode::StaleBrokerEpoch, Vec::new());
+            return Some((ErrorCode::StaleBrokerEpoch, Vec::new()));
         }
         if request.controller_epoch < process.controller_epoch && !takes_all {
-            return (ErrorCode::StaleControllerEpoch, Vec::new());
+            return Some((ErrorCode::StaleControllerEpoch, Vec::new()));
         }
         process.controller_epoch = request.controller_epoch;
+        process.word = order;
         let mut outcomes = Vec::new();
         match request.body {
             Body::UpdateMetadata(update) => {
@@ -367,7 +376,7 @@ impl World {
                 }
             }
         }
-        (ErrorCode::None, outcomes)
+        Some((ErrorCode::None, outcomes))
     }
 
     fn stop_replica(&mut self, id: BrokerId, told: StopReplicaPartition) -> ErrorCode {

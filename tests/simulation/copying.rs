@@ -49,6 +49,7 @@ enum Kind {
 }
 
 /// Why nothing was copied.
+#[derive(Debug)]
 enum CopyError {
     Append(AppendError),
     Log(LogError),
@@ -312,6 +313,9 @@ impl World {
         done: Result<(), CopyError>,
         high_watermark: Option<Offset>,
     ) {
+        if let Err(error) = &done {
+            self.note(format_args!("broker {id} cannot copy {partition}: {error:?}"));
+        }
         let now = self.instant_of(id);
         let Some(replica) = self.replica(id, partition) else { return };
         let (end, latest) = (replica.log.end_offset(), latest_epoch(&replica.log));

@@ -3,6 +3,10 @@
 //! A request is answered once or never; who asked gives up after a while and may ask again. A message that is late may
 //! come after later ones, as one does that waits in the buffer of a connection that its sender has given up. What is sent
 //! to a process that has died is lost, even where the next one is up by then.
+//!
+//! Only the words of one controller in one term do not overtake each other. They come by one connection at a time, and a
+//! broker reads what waits on the one before no later than what comes on the next. They could not: an UpdateMetadata says
+//! who lives and has no number, so that an old one would count until the next is sent.
 
 use std::collections::BTreeSet;
 
@@ -109,8 +113,8 @@ pub struct Consumed {
 /// A message.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// The controller's word to a broker.
-    Control(Box<BrokerRequest>),
+    /// The controller's word to a broker, and how many it has sent before in its term.
+    Control(Box<BrokerRequest>, u64),
     /// The answer, with the outcome for each partition.
     Controlled(ErrorCode, Vec<(TopicPartition, ErrorCode)>),
     /// A follower's fetch.

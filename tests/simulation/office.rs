@@ -64,6 +64,7 @@ pub struct Office {
     /// Who waits for which answer.
     waiting: BTreeMap<Ticket, (Node, RequestId)>,
     last_ticket: u64,
+    words_sent: u64,
 }
 
 /// The requests to one broker: one is under way.
@@ -161,6 +162,7 @@ impl World {
             channels: BTreeMap::new(),
             waiting: BTreeMap::new(),
             last_ticket: 0,
+            words_sent: 0,
         });
         let read = self.read_all(id);
         match read {
@@ -369,15 +371,17 @@ impl World {
 
     /// Sends what waits for brokers to which nothing is under way.
     fn send_words(&mut self, id: BrokerId) {
-        let Some(office) = &self.process(id).office else { return };
+        let Some(office) = &mut self.process(id).office else { return };
         let waits = |(to, channel): (&BrokerId, &Channel)| {
             let front = channel.queue.front().filter(|_| channel.asked.is_none())?;
             Some((*to, front.clone()))
         };
         let waiting: Vec<(BrokerId, BrokerRequest)> =
             office.channels.iter().filter_map(waits).collect();
-        for (to, request) in waiting {
-            let message = Message::Control(Box::new(request));
+        let sent = office.words_sent;
+        office.words_sent += waiting.len() as u64;
+        for ((to, request), order) in waiting.into_iter().zip(sent..) {
+            let message = Message::Control(Box::new(request), order);
             let asked = self.ask(Node::Broker(id), Node::Broker(to), message);
             if let Some(office) = &mut self.process(id).office
                 && let Some(channel) = office.channels.get_mut(&to)

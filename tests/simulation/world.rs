@@ -456,9 +456,10 @@ impl World {
     fn broker_gets(&mut self, id: BrokerId, from: Node, request: RequestId, message: Message) {
         let own = Node::Broker(id);
         match message {
-            Message::Control(word) => {
-                let (error, partitions) = self.take_word(id, *word);
-                self.send(own, from, request, Message::Controlled(error, partitions));
+            Message::Control(word, order) => {
+                if let Some((error, partitions)) = self.take_word(id, *word, order) {
+                    self.send(own, from, request, Message::Controlled(error, partitions));
+                }
             }
             Message::Fetch(fetch) => {
                 let partition = fetch.partition;
