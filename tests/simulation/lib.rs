@@ -17,6 +17,7 @@ pub mod history;
 pub mod invariants;
 pub mod network;
 pub mod office;
+pub mod proposals;
 pub mod random;
 pub mod replica;
 pub mod world;
