@@ -177,8 +177,8 @@ impl LogDirectory {
         }
     }
 
-    /// Takes the directory out of use. The first caller logs why.
-    pub(crate) fn fail(&self, reason: &dyn std::error::Error) {
+    /// Takes the directory out of use. The first caller logs why. For what finds an error outside of a log, too.
+    pub fn fail(&self, reason: &dyn std::error::Error) {
         if self.offline.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -37,6 +37,7 @@ use zk::{
 
 use crate::{
     bugs::Bug,
+    disks::{self, NextError, Operation},
     network::{Node, Produce, RequestId},
     office::Office,
     replica::{Replica, Role, Word},
@@ -50,7 +51,8 @@ const CHECK_EVERY: Millis = 600;
 /// How often a broker writes its checkpoints, at most.
 const FLUSH_EVERY_MAX: Millis = 1500;
 /// What the candidates for the controller's office watch.
-const WATCHED: [&str; 3] = [paths::CONTROLLER, paths::BROKER_IDS, paths::TOPICS];
+const WATCHED: [&str; 4] =
+    [paths::CONTROLLER, paths::BROKER_IDS, paths::TOPICS, paths::LOG_DIR_EVENTS];
 
 /// A broker, whether or not it runs.
 pub struct Broker {
@@ -72,7 +74,12 @@ pub struct Broker {
     pub sessions: Vec<SessionId>,
     /// Partitions of which a power cut has taken records, until the in-sync sets are without it.
     pub has_lost: BTreeSet<i32>,
-    folder: PathBuf,
+    /// Its log directories.
+    pub directories: Vec<PathBuf>,
+    /// Those whose disk is broken, counted.
+    pub broken: BTreeSet<usize>,
+    /// What gives an error next.
+    pub next_error: Option<NextError>,
 }
 
 /// What a disk holds of a partition beside its files.
@@ -128,7 +135,10 @@ pub struct Process {
     pub verifications: BTreeMap<u64, Verification>,
     /// Counts the fetchers' orders.
     pub orders: u64,
-    directory: Arc<LogDirectory>,
+    /// Its log directories.
+    pub directories: Vec<Arc<LogDirectory>>,
+    /// Of how many failed ones the controller was told.
+    pub failures_told: usize,
     shared: Arc<Shared>,
 }
 
@@ -147,10 +157,13 @@ pub struct Verification {
 }
 
 impl Broker {
-    /// A broker that has never run.
-    pub fn new(id: BrokerId, folder: &Path) -> Broker {
-        let folder = folder.join(format!("broker-{id}"));
-        fs::create_dir(&folder).expect("a new folder can be made");
+    /// A broker that has never run, with so many log directories.
+    pub fn new(id: BrokerId, folder: &Path, directories: u64) -> Broker {
+        let named = |number| folder.join(format!("broker-{id}-{number}"));
+        let directories: Vec<PathBuf> = (0..directories).map(named).collect();
+        for directory in &directories {
+            fs::create_dir(directory).expect("a new folder can be made");
+        }
         Broker {
             id,
             process_number: 0,
@@ -161,13 +174,25 @@ impl Broker {
             disk: BTreeMap::new(),
             sessions: Vec::new(),
             has_lost: BTreeSet::new(),
-            folder,
+            directories,
+            broken: BTreeSet::new(),
+            next_error: None,
         }
     }
 
     /// Where a partition's log is.
     pub fn log_path(&self, partition: i32) -> PathBuf {
-        self.folder.join(format!("{TOPIC}-{partition}"))
+        self.directories[self.directory_of(partition)].join(format!("{TOPIC}-{partition}"))
+    }
+
+    /// In which of the log directories it is.
+    pub fn directory_of(&self, partition: i32) -> usize {
+        usize::try_from(partition + self.id.0).unwrap_or(0) % self.directories.len()
+    }
+
+    /// Whether one of its disks is broken, or about to be.
+    pub fn is_broken(&self) -> bool {
+        self.next_error.is_some() || !self.broken.is_empty()
     }
 }
 
@@ -196,7 +221,8 @@ impl World {
 
     /// A broker starts, with the logs that its disk has.
     pub fn start(&mut self, id: BrokerId) {
-        if self.brokers[&id].process.is_some() || self.must_stay_away(id) {
+        let has_no_disk = self.brokers[&id].broken.len() == self.brokers[&id].directories.len();
+        if self.brokers[&id].process.is_some() || has_no_disk || self.must_stay_away(id) {
             if self.brokers[&id].process.is_none() {
                 self.after(50, Event::Start(id));
             }
@@ -208,7 +234,11 @@ impl World {
         let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
         broker.process_number += 1;
         broker.stopped_until = 0;
-        let (directory, shared) = (LogDirectory::new(&broker.folder), Shared::new(1));
+        let directories: Vec<_> = broker.directories.iter().map(LogDirectory::new).collect();
+        for broken in &broker.broken {
+            disks::fail(&directories[*broken]);
+        }
+        let shared = Shared::new(1);
         let mut process = Process {
             store,
             changes,
@@ -225,12 +255,17 @@ impl World {
             proposed: None,
             verifications: BTreeMap::new(),
             orders: 0,
-            directory,
+            directories,
+            failures_told: broker.broken.len(),
             shared,
         };
-        for (partition, disk) in &mut broker.disk {
-            let path = broker.folder.join(format!("{TOPIC}-{partition}"));
-            let options = process.log_options(*partition, path, now);
+        for (partition, disk) in &broker.disk {
+            let directory = process.directories[broker.directory_of(*partition)].clone();
+            if directory.is_offline() {
+                continue;
+            }
+            let path = broker.log_path(*partition);
+            let options = process.log_options(*partition, directory, path, now);
             let known = Known {
                 clean: false,
                 recovery_point: Some(disk.recovery_point.0),
@@ -249,6 +284,7 @@ impl World {
         self.after(1, Event::LookAtZooKeeper(id, number));
         self.after(CHECK_EVERY, Event::CheckInSync(id, number));
         self.after(FLUSH_EVERY_MAX, Event::Flush(id, number));
+        self.after(1, Event::LookAtDirectories(id, number));
     }
 
     /// Looks what ZooKeeper has told: registers, runs for the office, reads what the controller has to know.
@@ -397,21 +433,26 @@ impl World {
         ErrorCode::None
     }
 
-    /// The log of a partition; made where it is missing.
-    pub fn host(&mut self, id: BrokerId, partition: i32) -> Arc<Log> {
+    /// The log of a partition; made where it is missing. None where its directory has failed.
+    pub fn host(&mut self, id: BrokerId, partition: i32) -> Option<Arc<Log>> {
         let now = self.wall_clock_of(id);
         let path = self.brokers[&id].log_path(partition);
+        let index = self.brokers[&id].directory_of(partition);
         let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
         let process = broker.process.as_mut().expect("a running broker hosts");
-        if let Some(log) = process.logs.get(&partition) {
-            return log.clone();
+        let directory = process.directories[index].clone();
+        if directory.is_offline() {
+            return None;
         }
-        let options = process.log_options(partition, path, now);
+        if let Some(log) = process.logs.get(&partition) {
+            return Some(log.clone());
+        }
+        let options = process.log_options(partition, directory, path, now);
         let log = Log::create(options, Some(TOPIC_ID)).expect("a log can be made");
         let log = Arc::new(log);
         process.logs.insert(partition, log.clone());
         broker.disk.insert(partition, OnDisk::default());
-        log
+        Some(log)
     }
 
     /// Writes the checkpoints; in half of the cases all logs are synced before.
@@ -420,9 +461,15 @@ impl World {
         let delay = self.random.between(200, FLUSH_EVERY_MAX);
         self.after(delay, Event::Flush(id, number));
         let does_sync = self.random.chance(500);
+        for partition in self.partitions.clone().into_iter().filter(|_| does_sync) {
+            self.use_disk(id, partition, Operation::Flush);
+        }
         let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
         let Some(process) = &broker.process else { return };
         for (partition, log) in &process.logs {
+            if log.log_directory().is_offline() {
+                continue;
+            }
             let disk = broker.disk.entry(*partition).or_default();
             disk.high_watermark = Offset0(log.high_watermark());
             if does_sync && log.flush().is_ok() {
@@ -476,10 +523,16 @@ pub fn segment_sizes(path: &Path) -> BTreeMap<PathBuf, u64> {
 }
 
 impl Process {
-    fn log_options(&self, partition: i32, path: PathBuf, now: Timestamp) -> LogOptions {
+    fn log_options(
+        &self,
+        partition: i32,
+        directory: Arc<LogDirectory>,
+        path: PathBuf,
+        now: Timestamp,
+    ) -> LogOptions {
         LogOptions {
             partition: World::name(partition),
-            directory: self.directory.clone(),
+            directory,
             path,
             config: Arc::new(log_config()),
             shared: self.shared.clone(),

@@ -29,11 +29,13 @@ pub enum Bug {
     OpenTransactionsAreRead,
     /// Of a transaction one partition's marker is the other one.
     OneMarkerIsWrong,
+    /// A broker does not tell the controller of a log directory that has failed. It was a bug of the broker's once.
+    FailedDirectoriesAreNotTold,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
         Bug::LogsMayPart,
@@ -46,6 +48,7 @@ impl Bug {
         Bug::ConsumersReadToTheEnd,
         Bug::OpenTransactionsAreRead,
         Bug::OneMarkerIsWrong,
+        Bug::FailedDirectoriesAreNotTold,
     ];
 
     /// The bug of a name.

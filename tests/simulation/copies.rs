@@ -87,6 +87,9 @@ impl World {
     pub fn read_copy(&mut self, id: BrokerId, partition: i32) {
         let Some(process) = &self.brokers[&id].process else { return };
         let Some(log) = process.logs.get(&partition) else { return };
+        if log.log_directory().is_offline() {
+            return;
+        }
         let copy = self.invariants.copies.records.entry((id, partition)).or_default();
         let end = log.end_offset();
         while (copy.len() as i64) < end.0 {
@@ -131,6 +134,9 @@ impl World {
     /// A broker has opened its logs: they are read anew.
     pub fn logs_were_opened(&mut self, id: BrokerId) {
         for partition in self.partitions.clone() {
+            if !self.process(id).logs.contains_key(&partition) {
+                continue;
+            }
             let before = self.copy(id, partition).len();
             self.forget_from(id, partition, Offset::ZERO);
             self.read_copy(id, partition);

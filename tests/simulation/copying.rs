@@ -14,6 +14,7 @@ use storage::{
 
 use crate::{
     bugs::Bug,
+    disks::Operation,
     network::{self, Fetch, Message, Node, RequestId},
     replica::Role,
     world::{Event, Millis, World},
@@ -294,6 +295,9 @@ impl World {
     }
 
     fn append_as_follower(&mut self, id: BrokerId, partition: i32, answer: &network::Fetched) {
+        if !answer.records.is_empty() {
+            self.use_disk(id, partition, Operation::Append);
+        }
         let Some(replica) = self.replica(id, partition) else { return };
         let log = replica.log.clone();
         let appended = log.append_as_follower(&answer.records).map_err(CopyError::Append);
@@ -341,6 +345,9 @@ impl World {
             return self.copy_after(id, partition, ASK_AGAIN);
         }
         let new_deadline = self.now + SILENCE_MAX;
+        if !answer.records.is_empty() {
+            self.use_disk(id, partition, Operation::Append);
+        }
         let Some(replica) = self.replica(id, partition) else { return };
         let is_over = !answer.error.is_none() || answer.diverging.is_some();
         let came = !is_over

@@ -1,27 +1,28 @@
 //! What goes wrong, and the budget that keeps the invariants meaningful.
 //!
-//! A power cut takes what was not synced. It hits a broker only where, of each of its partitions, another member of the
+//! A power cut takes what was not synced; so does a disk that fails. It hits a broker only where, of each of its partitions, another member of the
 //! in-sync set has all that was acknowledged; and a broker that has lost records comes back once the in-sync sets are
 //! without it. For in ZooKeeper mode a controller cannot know that a member that it finds registered has lost the end of its
 //! log, if it did not see it go. `Options::quick_return` leaves that out. ZooKeeper learns of such a loss at once. Where
 //! such a broker is left alone in sync all the same, the run says nothing and ends.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use common::ids::{BrokerId, Offset};
 use zk::{fake::Fault, store::ZkStore};
 
 use crate::{
     broker::Offset0,
-    copies::{Content, count_records},
+    copies::Content,
     invariants::acknowledged::missing,
     network::Network,
     world::{Event, Millis, World, at_once},
 };
 
-/// When faults begin, and end.
+/// When faults begin.
 const FAULTS_BEGIN: Millis = 1200;
-const FAULTS_END: Millis = 9000;
+/// When they end.
+pub const FAULTS_END: Millis = 9000;
 /// How long the cluster has to become whole.
 const RECOVERY: Millis = 9000;
 
@@ -45,7 +46,7 @@ impl World {
         }
         let running = self.running();
         let Some(id) = self.random.pick(&running) else { return };
-        match self.random.below(13) {
+        match self.random.below(15) {
             0 | 1 => {
                 self.note(format_args!("FAULT broker {id} is killed"));
                 self.crash(id);
@@ -85,6 +86,7 @@ impl World {
                 self.process(id).store.fail_next_write(fault);
             }
             11 => self.jump(id),
+            12 | 13 => self.break_disk(id),
             // A broker that is dead without the controller's knowledge, and has lost records, must not be left alone in sync.
             _ if self.brokers.values().any(|broker| !broker.has_lost.is_empty()) => {}
             _ => {
@@ -97,7 +99,8 @@ impl World {
         }
     }
 
-    fn start_after(&mut self, id: BrokerId, low: Millis, high: Millis) {
+    /// Lets a broker start after a while.
+    pub fn start_after(&mut self, id: BrokerId, low: Millis, high: Millis) {
         let delay = self.random.between(low, high);
         self.after(delay, Event::Start(id));
     }
@@ -165,6 +168,7 @@ impl World {
         self.healed = true;
         self.network = Network::default();
         self.history.work_at_heal = self.work_done();
+        self.heal_disks();
         let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
         for id in ids {
             self.start_after(id, 1, 300);
@@ -176,7 +180,7 @@ impl World {
         let Some(broker) = self.brokers.get_mut(&id) else { return };
         let Some(process) = &broker.process else { return };
         for (partition, log) in &process.logs {
-            if log.flush().is_ok() {
+            if !log.log_directory().is_offline() && log.flush().is_ok() {
                 let disk = broker.disk.entry(*partition).or_default();
                 disk.high_watermark = Offset0(log.high_watermark());
                 disk.recovery_point = Offset0(log.recovery_point());
@@ -189,10 +193,11 @@ impl World {
         self.start_after(id, 30, 1500);
     }
 
-    /// Whether a power cut of the broker is within the budget: what was acknowledged is also elsewhere.
-    fn may_lose_power(&mut self, id: BrokerId) -> bool {
+    /// Whether it is within the budget that a broker loses records of these partitions: what was acknowledged is also
+    /// elsewhere.
+    pub fn may_lose(&mut self, id: BrokerId, partitions: &[i32]) -> bool {
         let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
-        for partition in self.partitions.clone() {
+        for partition in partitions.iter().copied() {
             if !self.brokers[&id].disk.contains_key(&partition) {
                 continue;
             }
@@ -213,38 +218,20 @@ impl World {
 
     /// A machine loses its power: what was not synced is cut at some byte.
     fn cut_power(&mut self, id: BrokerId) {
-        if !self.may_lose_power(id) {
+        let partitions = self.partitions.clone();
+        if !self.may_lose(id, &partitions) {
             return;
         }
         self.note(format_args!("FAULT broker {id} loses its power"));
-        for partition in self.partitions.clone() {
-            self.read_copy(id, partition);
+        for partition in &partitions {
+            self.read_copy(id, *partition);
         }
         let session = self.process(id).store.session().session_id();
         self.crash(id);
-        let mut cuts = Vec::new();
-        let Some(broker) = self.brokers.get_mut(&id) else { return };
-        broker.sessions.clear();
-        for (partition, disk) in &broker.disk {
-            let path = broker.log_path(*partition);
-            let sizes = crate::broker::segment_sizes(&path);
-            let synced = |path: &PathBuf| disk.synced.get(path).copied().unwrap_or(0);
-            let unsynced: u64 =
-                sizes.iter().map(|(path, size)| size.saturating_sub(synced(path))).sum();
-            let mut left = self.random.between(0, unsynced);
-            for (path, size) in &sizes {
-                let kept = synced(path).min(*size);
-                let more = left.min(size - kept);
-                left -= more;
-                let file = fs::File::options().write(true).open(path);
-                let cut = file.and_then(|file| file.set_len(kept + more));
-                cut.expect("a segment can be cut");
-            }
-            cuts.push((*partition, count_records(&path)));
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.sessions.clear();
         }
-        for (partition, count) in cuts {
-            self.copies_are_lost(id, partition, count);
-        }
+        self.lose_unsynced(id, &partitions);
         if let Some(session) = session.filter(|_| !self.brokers[&id].has_lost.is_empty()) {
             self.zookeeper.expire_session(session);
         }
@@ -252,7 +239,7 @@ impl World {
     }
 
     /// Of a broker's replica only the first records are left.
-    fn copies_are_lost(&mut self, id: BrokerId, partition: i32, count: usize) {
+    pub fn copies_are_lost(&mut self, id: BrokerId, partition: i32, count: usize) {
         let lost: Vec<u64> = self
             .copy(id, partition)
             .iter()

@@ -2,6 +2,7 @@
 
 pub mod acknowledged;
 pub mod answers;
+pub mod directories;
 pub mod high_watermark;
 pub mod in_sync;
 pub mod leaders;
@@ -35,7 +36,8 @@ impl World {
         self.check_states();
         for id in self.running() {
             for partition in self.partitions.clone() {
-                if !self.process(id).replicas.contains_key(&partition) {
+                // One whose disk has failed serves nobody.
+                if self.replica(id, partition).is_none_or(|replica| !replica.has_disk()) {
                     continue;
                 }
                 self.read_copy(id, partition);

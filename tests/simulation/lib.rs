@@ -12,6 +12,7 @@ pub mod bugs;
 pub mod clients;
 pub mod copies;
 pub mod copying;
+pub mod disks;
 pub mod faults;
 pub mod history;
 pub mod invariants;

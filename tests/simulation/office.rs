@@ -27,7 +27,7 @@ use zk::{
     election::{self, Elected, Fence},
     paths,
     registration::Ghosts,
-    store::{SessionId, Watch, ZkError, ZkStore},
+    store::{Expected, Op, SessionId, Watch, ZkError, ZkStore},
 };
 
 use self::commit::CommitError;
@@ -175,6 +175,7 @@ impl World {
     fn read_all(&mut self, id: BrokerId) -> Result<Vec<Change>, Ended> {
         self.check_office(id)?;
         let store = self.process(id).store.clone();
+        self.take_notices(id)?;
         let read = async {
             let brokers = reads::brokers(&*store).await?;
             let names = reads::names(&*store, paths::TOPICS).await?;
@@ -188,6 +189,29 @@ impl World {
             ])
         };
         Ok(at_once(read).unwrap_or(Err(ZkError::SessionExpired))?)
+    }
+
+    /// The brokers that have lost a log directory; what says so is deleted.
+    fn take_notices(&mut self, id: BrokerId) -> Result<BTreeSet<BrokerId>, Ended> {
+        let process = self.process(id);
+        let fence = process.office.as_ref().map(|office| office.fence);
+        let (store, Some(fence)) = (process.store.clone(), fence) else {
+            return Ok(BTreeSet::new());
+        };
+        let taken = async {
+            let (failed, notices) = reads::log_dir_events(&*store).await?;
+            for path in notices {
+                let ops = vec![fence.check(), Op::delete(path, Expected::Any)];
+                match store.multi(ops).await {
+                    Ok(_) | Err(ZkError::MayHaveHappened { .. }) => {}
+                    Err(ZkError::Multi { index: 0, .. }) => return Err(Ended::Moved),
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(failed)
+        };
+        at_once(taken).unwrap_or(Err(Ended::Failed))
     }
 
     /// Whether `/controller` is still this session's.
@@ -222,6 +246,12 @@ impl World {
             && let Err(ended) = self.check_office(id)
         {
             return self.end_term(id, &ended);
+        }
+        if changes.children_are_dirty(paths::LOG_DIR_EVENTS) {
+            match self.take_notices(id) {
+                Ok(failed) => news.push(Change::LogDirsFailed(failed)),
+                Err(ended) => return self.end_term(id, &ended),
+            }
         }
         let store = self.process(id).store.clone();
         let Some(office) = &self.process(id).office else { return };

@@ -23,6 +23,9 @@ impl World {
         let number = self.process_number(id);
         self.after(600, Event::CheckInSync(id, number));
         for partition in self.partitions.clone() {
+            if self.replica(id, partition).is_none_or(|replica| !replica.has_disk()) {
+                continue;
+            }
             let proposal = self.with_leader(id, partition, |leader, now| leader.propose(now));
             self.put_proposal(id, partition, proposal.flatten());
         }

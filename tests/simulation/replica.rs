@@ -29,6 +29,7 @@ use crate::{
     broker::{Process, Verification},
     bugs::Bug,
     copying::Copying,
+    disks::Operation,
     network::{Consume, Consumed, Fetch, Fetched, Message, Node, Origin, Produce, RequestId},
     world::{Event, IN_SYNC_MIN, LAG_TIME_MAX, World},
 };
@@ -121,8 +122,18 @@ impl Replica {
         Replica { log, role: Role::None, copying: None, waiting: Vec::new() }
     }
 
+    /// Whether the log's directory works.
+    pub fn has_disk(&self) -> bool {
+        !self.log.log_directory().is_offline()
+    }
+
+    fn check_disk(&self) -> Result<(), ErrorCode> {
+        if self.has_disk() { Ok(()) } else { Err(ErrorCode::KafkaStorageError) }
+    }
+
     /// Checks that the asker may use the partition, and knows its leader.
     fn check_access(&self, leader_only: bool, epoch: LeaderEpoch) -> Result<(), ErrorCode> {
+        self.check_disk()?;
         let current = match &self.role {
             Role::None => return Err(ErrorCode::NotLeaderOrFollower),
             role => role.epoch(),
@@ -239,7 +250,7 @@ impl World {
         if !word.leadership.replicas.contains(&id) {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
-        let log = self.host(id, partition);
+        let log = self.host(id, partition).ok_or(ErrorCode::KafkaStorageError)?;
         let takes_all = self.options.bug == Some(Bug::StaleWordsAreTaken);
         let process = self.process(id);
         let replica = process.replicas.entry(partition).or_insert_with(|| Replica::new(log));
@@ -514,10 +525,12 @@ impl World {
         origin: Origin,
         guard: Option<VerificationGuard>,
     ) -> Result<(Appended, LeaderEpoch), ErrorCode> {
+        self.use_disk(id, partition, Operation::Append);
         let (now, wall_clock) = (self.instant_of(id), self.wall_clock_of(id));
         let in_sync_min = self.in_sync_min();
         let unknown = ErrorCode::UnknownTopicOrPartition;
         let replica = self.replica(id, partition).ok_or(unknown)?;
+        replica.check_disk()?;
         let Role::Leader(leader) = &mut replica.role else {
             return Err(ErrorCode::NotLeaderOrFollower);
         };
@@ -566,7 +579,9 @@ impl World {
         let bug = self.options.bug;
         let now = self.instant_of(id);
         let partition = fetch.partition;
+        self.use_disk(id, partition, Operation::Read);
         let replica = self.replica(id, partition).ok_or(ErrorCode::NotLeaderOrFollower)?;
+        replica.check_disk()?;
         let epoch = fetch.from.epoch;
         let hands_over = replica.hands_over_to(fetch.replica, fetch.from.epoch, fetch.from.offset);
         let log = replica.log.clone();
@@ -643,6 +658,7 @@ impl World {
     pub fn consume(&mut self, id: BrokerId, consume: Consume) -> Result<Consumed, ErrorCode> {
         let bug = self.options.bug;
         let Consume { partition, offset, committed } = consume;
+        self.use_disk(id, partition, Operation::Read);
         let replica = self.replica(id, partition).ok_or(ErrorCode::NotLeaderOrFollower)?;
         replica.check_access(false, LeaderEpoch::NONE)?;
         let log = &replica.log;

@@ -86,6 +86,10 @@ pub enum Event {
     Flush(BrokerId, u32),
     /// The transaction coordinator has answered about a batch.
     Verified(BrokerId, u32, u64),
+    /// A broker looks at its log directories.
+    LookAtDirectories(BrokerId, u32),
+    /// The broken disk of a broker is repaired.
+    Repair(BrokerId),
     /// A broker that stops in order ends.
     Close(BrokerId, u32),
     /// A broker starts.
@@ -199,7 +203,11 @@ impl World {
         let broker_count = random.between(3, 5);
         let ids: Vec<BrokerId> =
             (1..=broker_count).map(|id| BrokerId(i32::try_from(id).unwrap_or(0))).collect();
-        let brokers = ids.iter().map(|id| (*id, Broker::new(*id, folder.path()))).collect();
+        let brokers = ids.iter().map(|id| {
+            let directories = random.between(1, 2);
+            (*id, Broker::new(*id, folder.path(), directories))
+        });
+        let brokers = brokers.collect();
         let partitions: Vec<i32> = (0..i32::try_from(random.between(1, 3)).unwrap_or(1)).collect();
         let mut world = World {
             options,
@@ -376,6 +384,7 @@ impl World {
             | Event::Propose(id, _)
             | Event::Verified(id, ..)
             | Event::Close(id, _)
+            | Event::LookAtDirectories(id, _)
             | Event::Flush(id, _) => *id,
             _ => return None,
         };
@@ -408,6 +417,7 @@ impl World {
             Event::Start(id) => self.start(id),
             Event::ExpireSession(session) => self.zookeeper.expire_session(session),
             Event::Fault => self.fault(),
+            Event::Repair(id) => self.repair(id),
             Event::MendNetwork => self.mend_network(),
             Event::Heal => self.heal(),
             Event::End => {}
@@ -419,6 +429,7 @@ impl World {
             | Event::CheckInSync(id, process)
             | Event::Propose(id, process)
             | Event::Flush(id, process)
+            | Event::LookAtDirectories(id, process)
             | Event::Verified(id, process, _)
             | Event::Close(id, process)
             | Event::LoseZooKeeper(id, process)
@@ -432,6 +443,7 @@ impl World {
             Event::CheckInSync(id, _) => self.check_in_sync(id),
             Event::Propose(id, _) => self.send_proposals(id),
             Event::Flush(id, _) => self.flush(id),
+            Event::LookAtDirectories(id, _) => self.look_at_directories(id),
             Event::Close(id, _) => self.close(id),
             Event::LoseZooKeeper(id, _) => {
                 let duration = self.random.between(100, 2500);

@@ -27,7 +27,8 @@ impl World {
     /// A broker begins to lead; perhaps another one leads by now.
     pub fn check_new_leader(&mut self, id: BrokerId, partition: i32, epoch: LeaderEpoch) {
         self.check_states();
-        if self.epoch_in_office(partition) != epoch {
+        let has_disk = self.replica(id, partition).is_some_and(|replica| replica.has_disk());
+        if self.epoch_in_office(partition) != epoch || !has_disk {
             return;
         }
         self.read_copy(id, partition);

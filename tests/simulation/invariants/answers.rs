@@ -21,6 +21,7 @@ impl World {
         for id in &ids {
             self.read_copy(*id, partition);
         }
+        let has_disk = self.replica(id, partition).is_some_and(|replica| replica.has_disk());
         for (at, value) in values.iter().enumerate() {
             let offset = first.plus(at as i64);
             let place = usize::try_from(offset.0).unwrap_or(0);
@@ -28,7 +29,7 @@ impl World {
                 let stored = self.copy(*id, partition).get(place);
                 stored.map(|stored| stored.content) == Some(Content::Value(*value))
             };
-            if !has(&id) {
+            if has_disk && !has(&id) {
                 let what = format!("{value} is not at {offset} of {partition} on {id}");
                 return self.violate(NAME, what);
             }
