@@ -37,7 +37,7 @@ async fn until(broker: &Broker, is_so: impl Fn(&ClusterSnapshot) -> bool) {
     let deadline = common::clock::now() + PATIENCE;
     while !is_so(&broker.metadata.snapshot()) {
         assert!(common::clock::now() < deadline, "it never comes");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -77,7 +77,7 @@ async fn who_is_not_the_controller_tells_it_of_a_failed_log_directory() {
     let deadline = common::clock::now() + PATIENCE;
     while !store.children(paths::LOG_DIR_EVENTS, Watch::No).await.unwrap().is_empty() {
         assert!(common::clock::now() < deadline, "the notice stays");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
     failing.stop().await;
     controller.stop().await;
