@@ -203,6 +203,39 @@ fn a_marker_of_a_producer_that_wrote_nothing_decides_nothing_and_fences() {
 }
 
 #[test]
+fn a_late_marker_of_a_former_coordinator_does_not_end_the_next_transaction() {
+    let folder = Folder::new();
+    let log = folder.create(LogConfig::default());
+    log.assign_leader_epoch(LEADER);
+    let guard = start(&log, 0).unwrap();
+    append_with(&log, 0, guard).unwrap();
+    // The next coordinator does not know that the marker is written.
+    log.append_as_coordinator(marker(7, 0, 1), LEADER).unwrap();
+    log.append_as_coordinator(marker(7, 0, 2), LEADER).unwrap();
+    let guard = start(&log, 1).unwrap();
+    append_with(&log, 1, guard).unwrap();
+    let is_fenced = |log: &Log| {
+        let refused = log.append_as_coordinator(marker(7, 0, 1), LEADER);
+        matches!(
+            refused,
+            Err(AppendError::Producer(ProducerError::CoordinatorFenced {
+                epoch: 1,
+                current: 2,
+                ..
+            }))
+        )
+    };
+    assert!(is_fenced(&log));
+    drop(log);
+    let log = folder.open_after_crash(LogConfig::default());
+    assert!(is_fenced(&log));
+    assert_eq!(log.open_transactions().len(), 1);
+    // One that the same coordinator has sent twice cannot be told from the next transaction's own: KIP-890, part 2, is later.
+    log.append_as_coordinator(marker(7, 0, 2), LEADER).unwrap();
+    assert_eq!(log.open_transactions().len(), 0);
+}
+
+#[test]
 fn an_aborted_transaction_is_listed_once_its_end_is_stable() {
     const ROUNDS: i32 = 500;
     let folder = Folder::new();

@@ -29,13 +29,15 @@ pub enum Bug {
     OpenTransactionsAreRead,
     /// Of a transaction one partition's marker is the other one.
     OneMarkerIsWrong,
+    /// A marker of a former transaction coordinator is taken, however late.
+    FormerCoordinatorsAreObeyed,
     /// A broker does not tell the controller of a log directory that has failed. It was a bug of the broker's once.
     FailedDirectoriesAreNotTold,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 14] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
         Bug::LogsMayPart,
@@ -48,6 +50,7 @@ impl Bug {
         Bug::ConsumersReadToTheEnd,
         Bug::OpenTransactionsAreRead,
         Bug::OneMarkerIsWrong,
+        Bug::FormerCoordinatorsAreObeyed,
         Bug::FailedDirectoriesAreNotTold,
     ];
 

@@ -1,7 +1,7 @@
 //! Clients: producers of every kind, a transactional one with a coordinator that is reduced to its markers, consumers.
 //!
-//! The coordinator is not simulated: it never fails, and decides at once. What it sends, and what leaders ask it, takes
-//! time like everything else.
+//! The coordinator is not simulated: it never fails, and decides at once; all that can happen is that it moves. What it
+//! sends, and what leaders ask it, takes time like everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,15 @@ use crate::{
     copies::{Content, Stored, parse},
     history::Sent,
     network::{Consume, Consumed, Message, Node, Origin, Produce, RequestId},
-    world::{Event, IN_SYNC_MIN, Millis, TOPIC, World},
+    world::{Envelope, Event, IN_SYNC_MIN, Millis, TOPIC, World},
 };
 
 /// How long a client waits between two batches at most.
 const PAUSE_MAX: Millis = 160;
 /// How often a batch of a transaction is sent before the transaction is aborted.
 const ATTEMPTS_MAX: u32 = 8;
+/// How late a marker of a former coordinator can be.
+const LATE_MARKER_MAX: Millis = 2500;
 
 /// All clients.
 #[derive(Default)]
@@ -36,6 +38,10 @@ pub struct Clients {
     pub all: Vec<Client>,
     /// The transactions, in the order of their beginnings.
     pub transactions: Vec<Transaction>,
+    /// The epoch of the transaction coordinator, which is the leader's of its partition.
+    coordinator_epoch: i32,
+    /// Whether the coordinator moves while the next marker is on its way.
+    coordinator_moves: bool,
     next_value: u64,
     next_producer: i64,
 }
@@ -398,9 +404,27 @@ impl World {
                 TransactionResult::Commit => TransactionResult::Abort,
             };
         }
-        let marker = EndTransactionMarker { result, coordinator_epoch: 0 };
-        let batch = marker_batch(id, epoch, now, marker);
-        let produce = Produce { partition, batch, acks_all: true, origin: Origin::Coordinator };
+        let mut coordinator_epoch = clients.coordinator_epoch;
+        let marker = |coordinator_epoch| {
+            let content = EndTransactionMarker { result, coordinator_epoch };
+            let batch = marker_batch(id, epoch, now, content);
+            Produce { partition, batch, acks_all: true, origin: Origin::Coordinator }
+        };
+        if std::mem::take(&mut clients.coordinator_moves) {
+            // The next coordinator does not know which markers are written.
+            let partitions = transaction.partitions.keys().copied().collect();
+            if let Some(producer) = clients.transactional(client) {
+                producer.markers = partitions;
+            }
+            let late = marker(coordinator_epoch);
+            coordinator_epoch += 1;
+            self.clients.coordinator_epoch = coordinator_epoch;
+            self.note(format_args!(
+                "FAULT the coordinator moves; its marker for {partition} is late"
+            ));
+            self.send_late_marker(client, late);
+        }
+        let produce = marker(coordinator_epoch);
         let sent = self.send_produce(client, produce, Vec::new());
         if let Some(producer) = self.clients.transactional(client) {
             producer.asked = sent;
@@ -408,6 +432,21 @@ impl World {
         if sent.is_none() {
             self.client_after(client, PAUSE_MAX);
         }
+    }
+
+    /// The transaction coordinator is to move at the worst time.
+    pub fn move_coordinator(&mut self) {
+        self.clients.coordinator_moves = true;
+    }
+
+    fn send_late_marker(&mut self, client: usize, produce: Produce) {
+        let Some(leader) = self.leader_of(produce.partition) else { return };
+        let (from, to) = (Node::Client(client), Node::Broker(leader));
+        let Some(to_process) = self.process_of(to) else { return };
+        let (request, delay) = (self.new_request(), self.random.between(1, LATE_MARKER_MAX));
+        let message = Message::Produce(produce);
+        let envelope = Envelope { from, from_process: 0, to, to_process, request, message };
+        self.after(delay, Event::Deliver(Box::new(envelope)));
     }
 
     fn fetch_as_consumer(&mut self, client: usize) {
@@ -597,10 +636,10 @@ pub fn without_aborted(
             open.insert(producer);
         }
         match stored.content {
-            Content::Marker(TransactionResult::Abort) => {
+            Content::Marker(TransactionResult::Abort, _) => {
                 open.remove(&stored.producer);
             }
-            Content::Marker(TransactionResult::Commit) => {}
+            Content::Marker(TransactionResult::Commit, _) => {}
             Content::Value(value) => {
                 if !(stored.is_transactional && open.contains(&stored.producer)) {
                     visible.push((*offset, value));

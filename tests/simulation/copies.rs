@@ -33,8 +33,8 @@ pub struct Stored {
 pub enum Content {
     /// A client's value.
     Value(u64),
-    /// The end of a producer's transaction.
-    Marker(TransactionResult),
+    /// The end of a producer's transaction, and the epoch of the coordinator that says so.
+    Marker(TransactionResult, i32),
 }
 
 /// The logs of all replicas.
@@ -65,7 +65,8 @@ fn add(batch: &Batch<'_>, found: &mut Vec<(Offset, Stored)>) {
         let content = match header.attributes.is_control() {
             true => {
                 let marker = parse_marker(&record).expect("a control record");
-                Content::Marker(marker.expect("a marker").result)
+                let marker = marker.expect("a marker");
+                Content::Marker(marker.result, marker.coordinator_epoch)
             }
             false => {
                 let value = record.value.and_then(|value| value.try_into().ok());

@@ -46,7 +46,7 @@ impl World {
         }
         let running = self.running();
         let Some(id) = self.random.pick(&running) else { return };
-        match self.random.below(15) {
+        match self.random.below(17) {
             0 | 1 => {
                 self.note(format_args!("FAULT broker {id} is killed"));
                 self.crash(id);
@@ -87,6 +87,7 @@ impl World {
             }
             11 => self.jump(id),
             12 | 13 => self.break_disk(id),
+            14 | 15 => self.move_coordinator(),
             // A broker that is dead without the controller's knowledge, and has lost records, must not be left alone in sync.
             _ if self.brokers.values().any(|broker| !broker.has_lost.is_empty()) => {}
             _ => {
@@ -246,7 +247,7 @@ impl World {
             .skip(count)
             .filter_map(|stored| match stored.content {
                 Content::Value(value) => Some(value),
-                Content::Marker(_) => None,
+                Content::Marker(..) => None,
             })
             .collect();
         let had = self.copy(id, partition).len();

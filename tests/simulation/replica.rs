@@ -12,8 +12,9 @@ use partition::leader::{
     Circumstances, FollowerFetch, Leader, Leadership, Proposal, Verdict, is_one_log,
 };
 use record::{
-    batch::TimestampType,
+    batch::{BatchHeader, TimestampType},
     compression::BrokerCompression,
+    control::{EndTransactionMarker, marker_batch},
     validate::{self, Rules, check},
 };
 use storage::{
@@ -28,6 +29,7 @@ use storage::{
 use crate::{
     broker::{Process, Verification},
     bugs::Bug,
+    copies::{Content, Stored, parse},
     copying::Copying,
     disks::Operation,
     network::{Consume, Consumed, Fetch, Fetched, Message, Node, Origin, Produce, RequestId},
@@ -212,6 +214,7 @@ fn code_of(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Producer(error) => match error {
             ProducerError::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+            ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
             ProducerError::ExpectedTransactional { .. }
             | ProducerError::NotVerified
             | ProducerError::TransactionMoved(_) => ErrorCode::InvalidTxnState,
@@ -444,10 +447,17 @@ impl World {
     /// Takes a batch: appends it, and answers at once or once it is committed.
     pub fn produce(&mut self, id: BrokerId, from: Node, request: RequestId, produce: Produce) {
         let Produce { partition, origin, .. } = produce;
+        let mut produce = produce;
         // A marker that comes late ends the producer's next transaction: until KIP-890 part 2, which is later than 3.9, the
-        // two cannot be told apart. So it is taken only while the coordinator waits on its connection.
+        // two cannot be told apart. So it is taken only while the coordinator waits on its connection, or where the log has
+        // a marker of a later coordinator, whose epoch tells.
         if origin == Origin::Coordinator && !self.clients.waits_for(from, request) {
-            return;
+            let Some(newest) = self.newer_coordinator(id, partition, &produce.batch) else {
+                return;
+            };
+            if self.options.bug == Some(Bug::FormerCoordinatorsAreObeyed) {
+                produce.batch = with_coordinator_epoch(&produce.batch, newest);
+            }
         }
         let now = self.wall_clock_of(id);
         let guard = match (origin, self.replica(id, partition)) {
@@ -470,6 +480,21 @@ impl World {
         self.process(id).verifications.insert(number, waits);
         let delay = self.random.between(1, 30);
         self.after(delay, Event::Verified(id, process, number));
+    }
+
+    /// The newest coordinator that has written a marker for a marker's producer, if it is a later one.
+    fn newer_coordinator(&mut self, id: BrokerId, partition: i32, marker: &[u8]) -> Option<i32> {
+        self.read_copy(id, partition);
+        let [(_, Stored { producer, content: Content::Marker(_, epoch), .. })] = parse(marker)[..]
+        else {
+            return None;
+        };
+        let markers = self.copy(id, partition).iter().filter(|stored| stored.producer == producer);
+        let epochs = markers.filter_map(|stored| match stored.content {
+            Content::Marker(_, epoch) => Some(epoch),
+            Content::Value(_) => None,
+        });
+        epochs.max().filter(|newest| *newest > epoch)
     }
 
     /// The transaction's coordinator has answered.
@@ -691,6 +716,16 @@ impl World {
             self.fetch_was_lost(id, request);
         }
     }
+}
+
+/// The bug `FormerCoordinatorsAreObeyed`: the marker as if a later coordinator had sent it.
+fn with_coordinator_epoch(batch: &[u8], coordinator_epoch: i32) -> Bytes {
+    let header = BatchHeader::parse(batch).expect("a marker that was built");
+    let [(_, Stored { content: Content::Marker(result, _), .. })] = parse(batch)[..] else {
+        panic!("a marker that was built has one record")
+    };
+    let content = EndTransactionMarker { result, coordinator_epoch };
+    marker_batch(header.producer_id, header.producer_epoch, header.max_timestamp, content)
 }
 
 /// The bug `ShrinkIsNotAwaited`: the high watermark as if the controller had agreed already.
