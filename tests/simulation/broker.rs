@@ -12,11 +12,11 @@ use std::{
 
 use common::{
     error_code::ErrorCode,
-    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, Timestamp},
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, Offset, Timestamp},
     security_protocol::SecurityProtocol,
     topic::TopicPartition,
 };
-use controller::request::{Body, BrokerRequest, DURING_DELETE, StopReplicaPartition};
+use controller::request::{Body, BrokerRequest};
 use metadata::{broker::Endpoint, cache::MetadataCache};
 use partition::leader::{Leadership, Proposal};
 use storage::{
@@ -40,7 +40,7 @@ use crate::{
     disks::{self, NextError, Operation},
     network::{Node, Produce, RequestId},
     office::Office,
-    replica::{Replica, Role, Word},
+    replica::{Replica, Word},
     world::{Event, Millis, SESSION_TIMEOUT, TOPIC, TOPIC_ID, World, at_once, looked},
 };
 
@@ -359,13 +359,13 @@ impl World {
         }
     }
 
-    /// Carries out the controller's word, unless it is out of date. None where a later one of the same term came first: the
-    /// network would not have brought it.
+    /// Carries out the controller's word, unless it is out of date. None where the answer comes later; and where a later word
+    /// of the same term came first, for the network would not have brought it.
     pub fn take_word(
         &mut self,
         id: BrokerId,
-        request: BrokerRequest,
-        order: u64,
+        asked: (Node, RequestId),
+        (request, order): (BrokerRequest, u64),
     ) -> Option<(ErrorCode, Vec<(TopicPartition, ErrorCode)>)> {
         let takes_all = self.options.bug == Some(Bug::StaleWordsAreTaken);
         let process = self.process(id);
@@ -406,31 +406,11 @@ impl World {
                 }
             }
             Body::StopReplica(told) => {
-                for told in told.topics.into_iter().flat_map(|topic| topic.partitions) {
-                    let error = self.stop_replica(id, told);
-                    outcomes.push((World::name(told.index), error));
-                }
+                self.stop_replicas(id, asked, told);
+                return None;
             }
         }
         Some((ErrorCode::None, outcomes))
-    }
-
-    fn stop_replica(&mut self, id: BrokerId, told: StopReplicaPartition) -> ErrorCode {
-        let process = self.process(id);
-        let known = process.replicas.get(&told.index);
-        let current = known.map_or(LeaderEpoch::NONE, |replica| replica.role.epoch());
-        let overrides =
-            told.leader_epoch == DURING_DELETE || told.leader_epoch == LeaderEpoch::NONE;
-        if !overrides && told.leader_epoch < current {
-            return ErrorCode::FencedLeaderEpoch;
-        }
-        if let Some(replica) = process.replicas.get_mut(&told.index) {
-            replica.role = Role::None;
-            replica.copying = None;
-        }
-        self.wake(id, told.index);
-        self.process(id).replicas.remove(&told.index);
-        ErrorCode::None
     }
 
     /// The log of a partition; made where it is missing. None where its directory has failed.

@@ -35,6 +35,7 @@ impl World {
             let at = self.random.between(FAULTS_BEGIN, FAULTS_END);
             self.after(at, Event::Fault);
         }
+        self.begin_moves(FAULTS_BEGIN, FAULTS_END);
         self.after(FAULTS_END, Event::Heal);
         self.after(FAULTS_END + RECOVERY, Event::End);
     }

@@ -18,6 +18,7 @@ pub mod history;
 pub mod invariants;
 pub mod network;
 pub mod office;
+pub mod operator;
 pub mod proposals;
 pub mod random;
 pub mod replica;

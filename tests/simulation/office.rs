@@ -437,10 +437,15 @@ impl World {
             }
             channel.asked = None;
             let word = channel.queue.pop_front();
-            let is_led = word.is_some_and(|word| matches!(word.body, Body::LeaderAndIsr(_)));
-            if is_led && error.is_none() {
-                let (broker, broker_epoch, errors) = (*to, channel.epoch, partitions);
-                news.push(Change::Led { broker, broker_epoch, errors });
+            let (broker, broker_epoch, errors) = (*to, channel.epoch, partitions);
+            match word.map(|word| word.body) {
+                Some(Body::LeaderAndIsr(_)) if error.is_none() => {
+                    news.push(Change::Led { broker, broker_epoch, errors });
+                }
+                Some(Body::StopReplica(_)) if error.is_none() => {
+                    news.push(Change::Stopped { broker, broker_epoch, errors });
+                }
+                _ => {}
             }
             break;
         }
@@ -501,18 +506,25 @@ impl World {
 
     /// Tells whoever is the controller that a broker is about to stop.
     pub fn announce_stop(&mut self, broker: BrokerId) {
-        let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
         let broker_epoch = self.process(broker).broker_epoch;
-        for id in ids {
+        // Nobody waits for the answer.
+        self.tell_controllers(&mut |ticket| Change::ControlledShutdown {
+            ticket,
+            broker,
+            broker_epoch,
+        });
+    }
+
+    /// Tells whoever believes to be the controller.
+    pub fn tell_controllers(&mut self, change: &mut dyn FnMut(Ticket) -> Change) {
+        for id in self.brokers.keys().copied().collect::<Vec<_>>() {
             let Some(process) = self.brokers.get_mut(&id).and_then(|one| one.process.as_mut())
             else {
                 continue;
             };
             if let Some(office) = &mut process.office {
-                // Nobody waits for the answer.
-                let ticket = office.take_ticket(Node::Broker(broker), 0);
-                let change = Change::ControlledShutdown { ticket, broker, broker_epoch };
-                self.tell_controller(id, vec![change]);
+                let ticket = office.take_ticket(Node::Broker(id), 0);
+                self.tell_controller(id, vec![change(ticket)]);
             }
         }
     }

@@ -157,7 +157,7 @@ impl Replica {
     fn hands_over_to(&mut self, id: BrokerId, asked: LeaderEpoch, end: Offset) -> bool {
         match &mut self.role {
             Role::Follower { leader, epoch, owes, .. }
-                if *leader == id && *epoch == asked && *owes =>
+                if (*leader == id || *leader == BrokerId::NONE) && *epoch <= asked && *owes =>
             {
                 *owes = end < self.log.end_offset();
                 true

@@ -27,6 +27,7 @@ use crate::{
     history::History,
     invariants::Invariants,
     network::{Message, Network, Node, RequestId},
+    operator::Stopping,
     random::Random,
 };
 
@@ -86,6 +87,10 @@ pub enum Event {
     Flush(BrokerId, u32),
     /// The transaction coordinator has answered about a batch.
     Verified(BrokerId, u32, u64),
+    /// A partition is moved.
+    Move,
+    /// A broker goes on with replicas that are to stop.
+    GoOnStopping(BrokerId, u32, Box<Stopping>),
     /// A broker looks at its log directories.
     LookAtDirectories(BrokerId, u32),
     /// The broken disk of a broker is repaired.
@@ -385,6 +390,7 @@ impl World {
             | Event::Verified(id, ..)
             | Event::Close(id, _)
             | Event::LookAtDirectories(id, _)
+            | Event::GoOnStopping(id, ..)
             | Event::Flush(id, _) => *id,
             _ => return None,
         };
@@ -417,6 +423,7 @@ impl World {
             Event::Start(id) => self.start(id),
             Event::ExpireSession(session) => self.zookeeper.expire_session(session),
             Event::Fault => self.fault(),
+            Event::Move => self.move_partition(),
             Event::Repair(id) => self.repair(id),
             Event::MendNetwork => self.mend_network(),
             Event::Heal => self.heal(),
@@ -430,6 +437,7 @@ impl World {
             | Event::Propose(id, process)
             | Event::Flush(id, process)
             | Event::LookAtDirectories(id, process)
+            | Event::GoOnStopping(id, process, _)
             | Event::Verified(id, process, _)
             | Event::Close(id, process)
             | Event::LoseZooKeeper(id, process)
@@ -443,6 +451,7 @@ impl World {
             Event::CheckInSync(id, _) => self.check_in_sync(id),
             Event::Propose(id, _) => self.send_proposals(id),
             Event::Flush(id, _) => self.flush(id),
+            Event::GoOnStopping(id, _, stopping) => self.go_on_stopping(id, *stopping),
             Event::LookAtDirectories(id, _) => self.look_at_directories(id),
             Event::Close(id, _) => self.close(id),
             Event::LoseZooKeeper(id, _) => {
@@ -469,7 +478,8 @@ impl World {
         let own = Node::Broker(id);
         match message {
             Message::Control(word, order) => {
-                if let Some((error, partitions)) = self.take_word(id, *word, order) {
+                let taken = self.take_word(id, (from, request), (*word, order));
+                if let Some((error, partitions)) = taken {
                     self.send(own, from, request, Message::Controlled(error, partitions));
                 }
             }

@@ -41,8 +41,8 @@ impl World {
 
     /// Everything is whole again.
     pub fn check_acknowledged_at_the_end(&mut self) {
-        for id in self.running() {
-            for partition in self.partitions.clone() {
+        for partition in self.partitions.clone() {
+            for id in self.assignment(partition).replicas {
                 if !self.process(id).replicas.contains_key(&partition) {
                     continue;
                 }

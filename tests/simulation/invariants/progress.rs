@@ -3,10 +3,16 @@
 
 use common::ids::{BrokerId, LeaderEpoch};
 
+use zk::{
+    documents::topic::{Assignment, TopicDocument},
+    paths,
+    store::{Watch, ZkStore},
+};
+
 use crate::{
     clients::Client,
     replica::Role,
-    world::{REPLICAS, World},
+    world::{REPLICAS, TOPIC, World, looked},
 };
 
 const NAME: &str = "progress";
@@ -21,6 +27,14 @@ impl World {
             Client::Consumer(_) => None,
         };
         self.clients.all.iter().filter_map(work).collect()
+    }
+
+    /// Who is to hold a partition, as ZooKeeper has it.
+    pub fn assignment(&self, partition: i32) -> Assignment {
+        let path = paths::topic(TOPIC);
+        let node = looked(self.looker.get(&path, Watch::No)).expect("the topic is there");
+        let document = TopicDocument::parse(TOPIC, &node.data).expect("it was written by us");
+        document.partitions[&partition].clone()
     }
 
     /// Faults were over long ago.
@@ -40,7 +54,14 @@ impl World {
                 let what = format!("of {partition} only {:?} are in sync", state.isr);
                 return self.violate(NAME, what);
             }
-            for id in self.running() {
+            let assignment = self.assignment(partition);
+            let is_moved = assignment.adding.is_empty() && assignment.removing.is_empty();
+            if !is_moved || state.isr.iter().any(|id| !assignment.replicas.contains(id)) {
+                let what = format!("{partition} has {assignment:?} and isr {:?}", state.isr);
+                return self.violate(NAME, what);
+            }
+            // A broker that was away when its replica was moved elsewhere is not told, with Kafka neither.
+            for id in assignment.replicas {
                 let Some(replica) = self.replica(id, partition) else { continue };
                 let (epoch, leads) =
                     (replica.role.epoch(), matches!(replica.role, Role::Leader(_)));

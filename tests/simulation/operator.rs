@@ -1,0 +1,155 @@
+//! What an operator does: partitions are moved to other brokers while things go wrong. And what a broker does about a
+//! replica that it shall not have any more: the glue of `server/replica_requests.rs`.
+
+use std::{collections::BTreeMap, fs};
+
+use common::{
+    error_code::ErrorCode,
+    ids::{BrokerId, LeaderEpoch, Offset},
+    topic::TopicPartition,
+};
+use controller::{
+    change::Change,
+    request::{self, DURING_DELETE, StopReplicaPartition},
+};
+
+use crate::{
+    network::{Message, Node, RequestId},
+    replica::Role,
+    world::{Event, Millis, REPLICAS, World},
+};
+
+/// Moves of a run at most.
+const MOVES_MAX: u64 = 3;
+/// How long a replica that is to stop waits for the new leader at most.
+const TAKEN_OVER_AT_MOST: Millis = 300;
+/// How often it looks.
+const LOOK_AGAIN: Millis = 20;
+
+/// Replicas that are to stop, once new leaders have what is theirs.
+#[derive(Clone, Debug)]
+pub struct Stopping {
+    /// Who is to be answered.
+    asked: (Node, RequestId),
+    told: Vec<StopReplicaPartition>,
+    until: Millis,
+}
+
+impl World {
+    /// Decides when partitions are moved.
+    pub fn begin_moves(&mut self, from: Millis, to: Millis) {
+        let count = self.random.between(0, MOVES_MAX);
+        for _ in 0..count {
+            let at = self.random.between(from, to);
+            self.after(at, Event::Move);
+        }
+    }
+
+    /// A partition is to be elsewhere, or where it was before; whoever is the controller is told.
+    pub fn move_partition(&mut self) {
+        let mut ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
+        if ids.len() <= REPLICAS {
+            return;
+        }
+        let partitions = self.partitions.clone();
+        let Some(partition) = self.random.pick(&partitions) else { return };
+        let mut target = Vec::new();
+        while target.len() < REPLICAS {
+            let at = usize::try_from(self.random.below(ids.len() as u64)).unwrap_or(0);
+            target.push(ids.remove(at));
+        }
+        let target = Some(target).filter(|_| !self.random.chance(200));
+        self.note(format_args!("MOVE {partition} to {target:?}"));
+        let moves = BTreeMap::from([(World::name(partition), target)]);
+        // Nobody waits for the answer.
+        self.tell_controllers(&mut |ticket| Change::Reassign { ticket, moves: moves.clone() });
+    }
+
+    /// Replicas are to stop: those that lead take nothing more, and wait until the new leader has all.
+    pub fn stop_replicas(
+        &mut self,
+        id: BrokerId,
+        asked: (Node, RequestId),
+        told: request::StopReplica,
+    ) {
+        let told: Vec<StopReplicaPartition> =
+            told.topics.into_iter().flat_map(|topic| topic.partitions).collect();
+        for one in &told {
+            self.give_up_leading(id, one.index, one.leader_epoch);
+        }
+        let until = self.now + TAKEN_OVER_AT_MOST;
+        self.go_on_stopping(id, Stopping { asked, told, until });
+    }
+
+    fn give_up_leading(&mut self, id: BrokerId, partition: i32, told: LeaderEpoch) {
+        let Some(replica) = self.replica(id, partition) else { return };
+        let Role::Leader(leader) = &replica.role else { return };
+        if leader.epoch() >= told || leader.replicas().len() < 2 {
+            return;
+        }
+        replica.role = Role::Follower {
+            leader: BrokerId::NONE,
+            epoch: LeaderEpoch(leader.epoch().0 + 1),
+            partition_epoch: leader.partition_epoch(),
+            owes: true,
+        };
+        self.note(format_args!("broker {id} leads {partition} no more, and hands it over"));
+        self.wake(id, partition);
+    }
+
+    /// Stops the replicas that are taken over; answers when all are, or it has taken too long.
+    pub fn go_on_stopping(&mut self, id: BrokerId, stopping: Stopping) {
+        let owes = |role: &Role| matches!(role, Role::Follower { owes: true, .. });
+        let waits = stopping.told.iter().any(|one| {
+            one.leader_epoch.0 >= 0
+                && self.replica(id, one.index).is_some_and(|replica| owes(&replica.role))
+        });
+        if waits && self.now < stopping.until {
+            let number = self.process_number(id);
+            return self.after(LOOK_AGAIN, Event::GoOnStopping(id, number, Box::new(stopping)));
+        }
+        let Stopping { asked: (from, request), told, .. } = stopping;
+        let outcomes: Vec<(TopicPartition, ErrorCode)> = told
+            .into_iter()
+            .map(|one| (World::name(one.index), self.stop_replica(id, one)))
+            .collect();
+        let answer = Message::Controlled(ErrorCode::None, outcomes);
+        self.send(Node::Broker(id), from, request, answer);
+    }
+
+    fn stop_replica(&mut self, id: BrokerId, told: StopReplicaPartition) -> ErrorCode {
+        let process = self.process(id);
+        let known = process.replicas.get(&told.index);
+        let current = known.map_or(LeaderEpoch::NONE, |replica| replica.role.epoch());
+        let overrides =
+            told.leader_epoch == DURING_DELETE || told.leader_epoch == LeaderEpoch::NONE;
+        if !overrides && told.leader_epoch < current {
+            return ErrorCode::FencedLeaderEpoch;
+        }
+        if let Some(replica) = process.replicas.get_mut(&told.index) {
+            replica.role = Role::None;
+            replica.copying = None;
+        }
+        self.wake(id, told.index);
+        self.process(id).replicas.remove(&told.index);
+        if told.delete { self.delete_log(id, told.index) } else { ErrorCode::None }
+    }
+
+    fn delete_log(&mut self, id: BrokerId, partition: i32) -> ErrorCode {
+        let Some(broker) = self.brokers.get_mut(&id) else { return ErrorCode::None };
+        let (index, path) = (broker.directory_of(partition), broker.log_path(partition));
+        let Some(process) = &mut broker.process else { return ErrorCode::None };
+        if process.directories[index].is_offline() {
+            return ErrorCode::KafkaStorageError;
+        }
+        if process.logs.remove(&partition).is_none() {
+            return ErrorCode::None;
+        }
+        broker.disk.remove(&partition);
+        broker.has_lost.remove(&partition);
+        fs::remove_dir_all(path).expect("a log's folder can be removed");
+        self.note(format_args!("broker {id} deletes {partition}"));
+        self.forget_from(id, partition, Offset::ZERO);
+        ErrorCode::None
+    }
+}
