@@ -4,9 +4,9 @@
 //! come after later ones, as one does that waits in the buffer of a connection that its sender has given up. What is sent
 //! to a process that has died is lost, even where the next one is up by then.
 //!
-//! Only the words of one controller in one term do not overtake each other. They come by one connection at a time, and a
-//! broker reads what waits on the one before no later than what comes on the next. They could not: an UpdateMetadata says
-//! who lives and has no number, so that an old one would count until the next is sent.
+//! Only the words of one controller in one term do not overtake each other, since they come by one connection at a time. What
+//! its system still sends of one that it has closed could come later than what the next has brought: an UpdateMetadata says
+//! who lives and has no number, so that an old one counts until the next is sent. Kafka does not see to that either.
 
 use std::collections::BTreeSet;
 
