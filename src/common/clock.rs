@@ -1,6 +1,9 @@
 //! The one place that reads the time.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use crate::ids::Timestamp;
 
@@ -15,4 +18,31 @@ pub fn now() -> Instant {
 pub fn wall_clock() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Timestamp(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// What need not be exact is done at multiples of this, so that it wakes an idle process together.
+const TICK: Duration = Duration::from_millis(64);
+
+/// The first tick from a time on, at most 64 ms after it. Ticks count from the first call.
+pub fn next_tick(at: Instant) -> Instant {
+    static FIRST: LazyLock<Instant> = LazyLock::new(now);
+    let since_first = at.saturating_duration_since(*FIRST);
+    let ticks = since_first.as_nanos().div_ceil(TICK.as_nanos());
+    *FIRST + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_is_never_early_and_at_most_a_tick_late() {
+        let first = next_tick(now());
+        assert_eq!(next_tick(first), first);
+        for nanoseconds in [1, 63_999_999, 64_000_000] {
+            assert_eq!(next_tick(first + Duration::from_nanos(nanoseconds)), first + TICK);
+        }
+        let later = first + Duration::from_millis(500);
+        assert_eq!(next_tick(later), first + Duration::from_millis(512));
+    }
 }

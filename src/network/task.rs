@@ -418,7 +418,7 @@ impl Task {
             Poll::Ready(Ok(count)) => {
                 self.traffic.bytes_in.mark(count as u64);
                 self.touch();
-                let look_at = (self.active_at + BUFFER_KEPT).into();
+                let look_at = clock::next_tick(self.active_at + BUFFER_KEPT).into();
                 if self.timer.deadline() > look_at {
                     self.timer.as_mut().reset(look_at);
                 }
@@ -478,7 +478,9 @@ impl Task {
             }
             // An active connection is looked at each second, a silent one when its time is over.
             let next = match silent {
-                _ if silent < BUFFER_KEPT => self.active_at + Duration::min(BUFFER_KEPT, idle_max),
+                _ if silent < BUFFER_KEPT => {
+                    clock::next_tick(self.active_at + Duration::min(BUFFER_KEPT, idle_max))
+                }
                 _ if silent < idle_max => self.active_at + idle_max,
                 _ => clock::now() + idle_max,
             };

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use common::{
+    clock,
     config::broker::{BrokerConfig, ConfigErrors},
     properties::{self, Properties},
 };
@@ -73,6 +74,9 @@ pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options)
 }
 
 fn run_with(config: BrokerConfig, java: &JavaOptions) -> u8 {
+    // Ticks begin with the runtime's timers, which it keeps in slots as long: a deadline at a tick wakes it once, another
+    // one twice, at the slot's beginning and at its time.
+    clock::next_tick(clock::now());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

@@ -34,7 +34,7 @@ use storage::{
 };
 use tokio::{
     sync::{Semaphore, mpsc, watch as latest},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -198,7 +198,14 @@ impl Running {
 
     /// Waits for a fault that ends the broker, and says what it is.
     pub async fn fault(&self) -> String {
-        watch::directories(&self.broker).await
+        // On a task, which ends with this future: the thread that waits here is not woken by each look.
+        let broker = self.broker.clone();
+        let mut watching = JoinSet::new();
+        watching.spawn(async move { watch::directories(&broker).await });
+        match watching.join_next().await {
+            Some(Ok(fault)) => fault,
+            _ => "the watch over the log directories has failed".to_owned(),
+        }
     }
 
     /// Stops: what it leads moves, then the clients go, then the controller's term, then the logs, then the session and with it the znodes.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use common::clock;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 use zk::{
@@ -57,7 +58,7 @@ pub(crate) async fn directories(broker: &Broker) -> String {
     let mut were_full = HashSet::new();
     let mut has_news = false;
     loop {
-        tokio::time::sleep(DIRECTORY_CHECK).await;
+        tokio::time::sleep_until(clock::next_tick(clock::now() + DIRECTORY_CHECK).into()).await;
         for directory in broker.logs.directories() {
             let path = directory.path().to_owned();
             if directory.is_full() && has_no_room(&path) {

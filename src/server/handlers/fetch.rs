@@ -611,6 +611,9 @@ async fn wait_for_bytes(
 ) -> Pass {
     let terms = asker.terms;
     let deadline = clock::now() + wait;
+    // All followers are answered together: an idle one asks again at once, so their fetches end at one tick from then on.
+    let is_follower = terms.replica.0 >= 0;
+    let deadline = if is_follower { clock::next_tick(deadline) } else { deadline };
     let waiter = context.wait();
     loop {
         // What changed before the waiter was registered is seen here.
