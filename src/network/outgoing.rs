@@ -22,7 +22,7 @@ use kafka_protocol::{
 };
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::{
         TcpSocket,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
@@ -36,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 const QUEUED_REQUESTS_MAX: usize = 100;
 /// Largest answer that is read.
 const RESPONSE_BYTES_MAX: usize = 1 << 30;
+/// Room for one read: a small answer takes no more. What is larger than the room goes to its place directly.
+const READ_SIZE: usize = 4 << 10;
 /// Newest version of ApiVersions that is asked in.
 const API_VERSIONS_MAX: i16 = 4;
 
@@ -375,7 +377,8 @@ async fn write_requests(
 }
 
 /// Reads answers until the socket ends, then fails whoever still waits.
-async fn read_responses(mut reader: OwnedReadHalf, waiters: Waiters, closed: CancellationToken) {
+async fn read_responses(reader: OwnedReadHalf, waiters: Waiters, closed: CancellationToken) {
+    let mut reader = BufReader::with_capacity(READ_SIZE, reader);
     while let Some(Some(frame)) = closed.run_until_cancelled(read_frame(&mut reader)).await {
         let Some(waiter) = waiters.lock().pop_front() else { break };
         let matches = frame.get(..4).is_some_and(|id| id == waiter.correlation_id.to_be_bytes());
@@ -390,7 +393,7 @@ async fn read_responses(mut reader: OwnedReadHalf, waiters: Waiters, closed: Can
 }
 
 /// One frame without its size; none at the end or at a fault. Memory follows the bytes received.
-async fn read_frame(reader: &mut OwnedReadHalf) -> Option<Bytes> {
+async fn read_frame(reader: &mut BufReader<OwnedReadHalf>) -> Option<Bytes> {
     let mut size = [0; 4];
     reader.read_exact(&mut size).await.ok()?;
     let size = usize::try_from(i32::from_be_bytes(size)).ok()?;
