@@ -105,7 +105,8 @@ impl Groups {
     /// Turns what was decided into steps. A record that cannot be encoded fails its append, which decides more.
     fn steps(&mut self, time: Time, steps: &mut Steps<Groups>) {
         while !self.actions.is_empty() {
-            for action in std::mem::take(&mut self.actions) {
+            let mut actions = std::mem::take(&mut self.actions);
+            for action in actions.drain(..) {
                 match action {
                     Action::Append { append, records, transaction, kind, timeout } => {
                         if kind == AppendKind::Offsets {
@@ -132,6 +133,9 @@ impl Groups {
                         log_note(&note);
                     }
                 }
+            }
+            if self.actions.is_empty() {
+                self.actions = actions; // For its room.
             }
         }
     }

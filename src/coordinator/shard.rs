@@ -118,6 +118,8 @@ struct State<C: Coordinator> {
     next_reply: u64,
     /// Appended and not committed, in the order of the log.
     pending: VecDeque<Pending>,
+    /// Empty between turns; kept for its room.
+    steps: Steps<C>,
     /// When the task wakes by itself.
     wakes_at: Option<Instant>,
     is_closed: bool,
@@ -168,6 +170,7 @@ impl<C: Coordinator> Shard<C> {
             replies: HashMap::new(),
             next_reply: 0,
             pending: VecDeque::new(),
+            steps: Steps::new(),
             wakes_at: None,
             is_closed: false,
         };
@@ -282,11 +285,12 @@ impl<C: Coordinator> Shard<C> {
 
     /// Lets the coordinator decide, and does what it decided.
     fn turn(&self, state: &mut State<C>, decide: impl FnOnce(&mut C, Time, &mut Steps<C>)) {
-        let (mut steps, time) = (Steps::new(), Time::read());
+        let (mut steps, time) = (std::mem::take(&mut state.steps), Time::read());
         let had_none = state.pending.is_empty();
         self.report_commits(state, time, &mut steps);
         decide(&mut state.coordinator, time, &mut steps);
-        self.carry_out(state, steps, time);
+        self.carry_out(state, &mut steps, time);
+        state.steps = steps;
         let due = state.next_due();
         let is_sooner = due.is_some_and(|due| state.wakes_at.is_none_or(|at| due < at));
         // The keeper does not watch the partition while nothing waits for replicas.
@@ -297,10 +301,10 @@ impl<C: Coordinator> Shard<C> {
         }
     }
 
-    fn carry_out(&self, state: &mut State<C>, mut steps: Steps<C>, time: Time) {
+    fn carry_out(&self, state: &mut State<C>, steps: &mut Steps<C>, time: Time) {
         while let Some(step) = steps.pop_front() {
             match step {
-                Step::Append(append) => self.append(state, &append, time, &mut steps),
+                Step::Append(append) => self.append(state, &append, time, steps),
                 Step::Reply(number, reply) => {
                     if let Some(waiting) = state.replies.remove(&number) {
                         // Nobody waits where the connection's task has ended.

@@ -281,10 +281,11 @@ impl GroupCoordinator {
         now: Now,
         actions: &mut Vec<Action>,
     ) {
-        let id = request.member.group.clone();
+        let id = request.member.group.as_str();
+        let is_known = self.groups.contains_key(id);
         let check = if id.len() > TEXT_BYTES_MAX || request.transaction.is_some() && id.is_empty() {
             Err(ErrorCode::InvalidGroupId)
-        } else if self.groups.contains_key(id.as_str()) {
+        } else if is_known {
             Ok(())
         } else {
             check_new_group(&request)
@@ -294,9 +295,11 @@ impl GroupCoordinator {
             return actions.push(Action::Reply(reply, Reply::CommitOffsets(codes)));
         }
         let producer_id = request.transaction.map(|(producer_id, _)| producer_id);
-        self.group_or_new(&id, now);
+        if !is_known {
+            self.group_or_new(id, now);
+        }
         let mut turn = self.tools.turn(now, actions);
-        let Some(group) = self.groups.get_mut(id.as_str()) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         group.on_commit(request, reply, &mut turn);
         if let Some(producer_id) = producer_id
             && group.transactions.contains_key(&producer_id)

@@ -138,6 +138,9 @@ fn checked_length(length: i64, field: &'static str) -> Result<Option<usize>, Rec
     }
 }
 
+/// Most keys, and values of offsets, are shorter.
+const USUAL_LENGTH: usize = 128;
+
 /// Writes fields one after the other.
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -147,7 +150,9 @@ pub(crate) struct Writer {
 impl Writer {
     /// Begins with the version.
     pub(crate) fn new(version: i16, flexible: bool) -> Writer {
-        Writer { bytes: version.to_be_bytes().to_vec(), flexible }
+        let mut bytes = Vec::with_capacity(USUAL_LENGTH);
+        bytes.extend(version.to_be_bytes());
+        Writer { bytes, flexible }
     }
 
     pub(crate) fn int32(&mut self, value: i32) {

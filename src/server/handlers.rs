@@ -183,7 +183,7 @@ fn dispatch(broker: &Arc<Broker>, ctx: RequestContext, body: &mut Bytes) -> Resu
         }
         ApiKey::OffsetCommit => {
             let request = decode(&ctx, body)?;
-            run(async move { respond(&ctx, &offset_commit::handle(&broker, &ctx, request).await) })
+            run(async move { respond(&ctx, &offset_commit::handle(&broker, &ctx, &request).await) })
         }
         ApiKey::OffsetFetch => {
             let request = decode(&ctx, body)?;
@@ -395,7 +395,7 @@ pub(crate) fn optional_text(text: Option<&str>) -> Option<StrBytes> {
 
 /// Text of the codec's that may be null.
 pub(crate) fn text_of(text: Option<&StrBytes>) -> Option<String> {
-    text.map(|text| text.to_string())
+    text.map(|text| text.as_str().to_owned())
 }
 
 /// Whether a text is longer than any version can carry. Kafka finds out when it has done what was asked and writes the

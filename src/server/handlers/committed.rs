@@ -18,6 +18,9 @@ use kafka_protocol::{
 
 /// Each partition once, with what was said of it last. Source: `GroupCoordinatorAdapter.commitOffsets`.
 pub(crate) fn last_of_each(offsets: Vec<OffsetToCommit>) -> Vec<OffsetToCommit> {
+    if offsets.len() < 2 {
+        return offsets;
+    }
     let mut places: HashMap<TopicPartition, usize> = HashMap::with_capacity(offsets.len());
     let mut last: Vec<OffsetToCommit> = Vec::with_capacity(offsets.len());
     for offset in offsets {
@@ -36,19 +39,31 @@ pub(crate) fn last_of_each(offsets: Vec<OffsetToCommit>) -> Vec<OffsetToCommit> 
 #[derive(Default)]
 pub(crate) struct CommitAnswers {
     topics: Vec<(TopicName, Vec<(i32, ErrorCode)>)>,
-    places: HashMap<String, usize>,
+    /// Where each topic stands but the newest, which is noted when another comes: most requests have one.
+    places: HashMap<TopicName, usize>,
 }
 
 impl CommitAnswers {
     /// Adds a partition's code.
     pub(crate) fn add(&mut self, topic: &str, partition: i32, error: ErrorCode) {
-        let next = self.topics.len();
-        let place = *self.places.entry(topic.to_owned()).or_insert(next);
-        if place == next {
-            let name = TopicName(StrBytes::from_string(topic.to_owned()));
-            self.topics.push((name, Vec::new()));
-        }
+        let place = self.place_of(topic);
         self.topics[place].1.push((partition, error));
+    }
+
+    fn place_of(&mut self, topic: &str) -> usize {
+        let next = self.topics.len();
+        if let Some((newest, _)) = self.topics.last() {
+            if &***newest == topic {
+                return next - 1;
+            }
+            self.places.insert(newest.clone(), next - 1);
+        }
+        let name = TopicName(StrBytes::from_string(topic.to_owned()));
+        if let Some(place) = self.places.get(&name) {
+            return *place;
+        }
+        self.topics.push((name, Vec::new()));
+        next
     }
 
     /// As OffsetCommit answers.
@@ -96,6 +111,22 @@ mod tests {
     use common::ids::{LeaderEpoch, Offset, Timestamp};
 
     use super::*;
+
+    #[test]
+    fn a_topic_that_comes_again_stands_where_it_stood() {
+        let mut answers = CommitAnswers::default();
+        for (topic, partition) in [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("c", 0), ("b", 2)] {
+            answers.add(topic, partition, ErrorCode::None);
+        }
+        let shown: Vec<_> = answers
+            .topics
+            .iter()
+            .map(|(name, each)| (name.as_str(), each.iter().map(|one| one.0).collect()))
+            .collect();
+        let wanted: [(&str, Vec<i32>); 3] =
+            [("a", vec![0, 1]), ("b", vec![0, 1, 2]), ("c", vec![0])];
+        assert_eq!(shown, wanted);
+    }
 
     #[test]
     fn what_is_said_last_of_a_partition_counts() {

@@ -18,9 +18,9 @@ async fn beat(broker: &Broker, request: &HeartbeatRequest) -> ErrorCode {
         return ErrorCode::InvalidGroupId;
     }
     let member = GroupMember {
-        group: request.group_id.to_string(),
+        group: request.group_id.as_str().to_owned(),
         generation: request.generation_id,
-        member_id: request.member_id.to_string(),
+        member_id: request.member_id.as_str().to_owned(),
         group_instance_id: text_of(request.group_instance_id.as_ref()),
     };
     let event = |reply| Event::Heartbeat { request: member, reply };

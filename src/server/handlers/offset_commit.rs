@@ -32,7 +32,7 @@ const DEFAULT: i64 = -1;
 pub(crate) async fn handle(
     broker: &Broker,
     ctx: &RequestContext,
-    request: OffsetCommitRequest,
+    request: &OffsetCommitRequest,
 ) -> OffsetCommitResponse {
     let mut answers = CommitAnswers::default();
     let now = clock::wall_clock();
@@ -98,23 +98,22 @@ async fn to_zookeeper(broker: &Broker, group: &str, offsets: &[OffsetToCommit]) 
 
 async fn to_coordinator(
     broker: &Broker,
-    request: OffsetCommitRequest,
+    request: &OffsetCommitRequest,
     offsets: Vec<OffsetToCommit>,
 ) -> Vec<ErrorCode> {
     let count = offsets.len();
-    let group = request.group_id.to_string();
     let commit = CommitRequest {
         member: GroupMember {
-            group: group.clone(),
+            group: request.group_id.as_str().to_owned(),
             generation: request.generation_id_or_member_epoch,
-            member_id: request.member_id.to_string(),
+            member_id: request.member_id.as_str().to_owned(),
             group_instance_id: text_of(request.group_instance_id.as_ref()),
         },
         transaction: None,
         offsets,
     };
     let event = |reply| Event::CommitOffsets { request: commit, reply };
-    match broker.groups.ask(&group, event).await {
+    match broker.groups.ask(&request.group_id, event).await {
         Ok(Reply::CommitOffsets(errors)) => errors,
         Ok(_) => vec![ErrorCode::UnknownServerError; count],
         Err(error) => vec![error; count],
