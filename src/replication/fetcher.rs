@@ -27,6 +27,7 @@ use crate::{
     fetchers::{FetchersShared, Order, Orders},
     leaders::{Leader, LeaderError},
     partition::Partition,
+    said::Said,
 };
 
 const LOG: &str = "kafka.server.ReplicaFetcherThread";
@@ -44,6 +45,7 @@ struct Copied {
     /// What the fetch session knows of it; none where it is not in the session.
     asked: Option<(FetchFrom, Offset)>,
     has_failed: bool,
+    said: Said,
 }
 
 /// The fetch session with the leader.
@@ -183,7 +185,8 @@ impl Fetcher {
             None => self.without_id += 1,
         }
         info!(target: LOG, partition = %name, leader = self.leader.0, epoch = epoch.0, offset = partition.log().end_offset().0, "follows");
-        let copied = Copied { partition, follower, asked: None, has_failed: false };
+        let copied =
+            Copied { partition, follower, asked: None, has_failed: false, said: Said::default() };
         self.partitions.insert(name.clone(), copied);
         self.due.insert(name);
     }
@@ -401,7 +404,8 @@ impl Fetcher {
         };
         if !fetched.error.is_none() {
             // A leader that is new may not know yet; one that goes on refusing is worth a line.
-            match copied.follower.delays_fully() {
+            let is_worth = copied.follower.delays_fully();
+            match is_worth && copied.said.is_news(fetched.error.name(), now) {
                 true => {
                     info!(target: LOG, partition = %name, leader = self.leader.0, error = fetched.error.name(), "the leader refuses the partition")
                 }
@@ -489,7 +493,7 @@ impl Copied {
     fn has_not(&mut self, error: &CopyError, now: Instant, backoff: Duration) {
         // Where the leader is not followed any more an order is on its way.
         let failure = error.failure().unwrap_or(Failure::Passing);
-        if !matches!(error, CopyError::Superseded) {
+        if !matches!(error, CopyError::Superseded) && self.said.is_news(&error.to_string(), now) {
             warn!(target: LOG, partition = %self.partition.topic_partition(), error = error as &dyn std::error::Error, "could not copy");
         }
         self.follower.failed(failure, now, backoff);

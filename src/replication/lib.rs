@@ -9,6 +9,7 @@ pub mod leaders;
 pub mod partition;
 pub mod quota;
 pub mod replica_manager;
+mod said;
 pub mod surroundings;
 mod takeover;
 #[cfg(test)]
