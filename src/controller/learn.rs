@@ -269,8 +269,9 @@ impl Controller {
                         self.work(partition).hearers.all = true;
                     }
                 }
-                ErrorCode::None => {
-                    live.offline.remove(&partition);
+                // It can lead again, perhaps what nobody leads.
+                ErrorCode::None if live.offline.remove(&partition) => {
+                    self.work(partition).hearers.everyone = true;
                 }
                 _ => {}
             }

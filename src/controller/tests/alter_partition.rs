@@ -260,6 +260,9 @@ fn a_replica_of_a_failed_directory_does_not_come_in() {
             > alter 1 t-0 1,2,3
               answer t-0 INELIGIBLE_REPLICA
             > storage-ok 3 t-0
+              to 1: know brokers 1,2,3 [t-0 leader 1]
+              to 2: know brokers 1,2,3 [t-0 leader 1]
+              to 3: know brokers 1,2,3 [t-0 leader 1]
             > alter 1 t-0 1,2,3
             set t-0 leader 1 epoch 1 isr 1,2,3
               to 1: know brokers 1,2,3 [t-0 leader 1]

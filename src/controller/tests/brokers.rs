@@ -211,6 +211,55 @@ fn a_lost_log_directory_is_a_lost_replica() {
               to 2: know brokers 1,2 [t-0 leader 2 offline 1]
             > storage-error 1 t-0
             > storage-ok 1 t-0
+              to 1: know brokers 1,2 [t-0 leader 2]
+              to 2: know brokers 1,2 [t-0 leader 2]
+        "#]],
+    );
+}
+
+#[test]
+fn a_replica_that_is_back_leads_what_nobody_leads() {
+    check(
+        "
+        brokers 1,2
+        start
+        topic t 0:1,2
+        storage-error 1 t-0
+        storage-error 2 t-0
+        storage-ok 1 t-0
+        storage-ok 2 t-0
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2 []
+              to 2: know brokers 1,2 []
+            > topic t 0:1,2
+            create t-0 leader 1 epoch 0 isr 1,2
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
+            > storage-error 1 t-0
+            set t-0 leader 2 epoch 1 isr 2
+              to 1: lead [t-0 leader 2 epoch 1 isr 2]
+              to 2: lead [t-0 leader 2 epoch 1 isr 2]
+              to 1: know brokers 1,2 [t-0 leader 2 offline 1]
+              to 2: know brokers 1,2 [t-0 leader 2 offline 1]
+            > storage-error 2 t-0
+            set t-0 leader -1 epoch 2 isr 2
+              to 1: lead [t-0 leader -1 epoch 2 isr 2]
+              to 2: lead [t-0 leader -1 epoch 2 isr 2]
+              to 1: know brokers 1,2 [t-0 leader -1 offline 1,2]
+              to 2: know brokers 1,2 [t-0 leader -1 offline 1,2]
+            > storage-ok 1 t-0
+              to 1: know brokers 1,2 [t-0 leader -1 offline 2]
+              to 2: know brokers 1,2 [t-0 leader -1 offline 2]
+            > storage-ok 2 t-0
+            set t-0 leader 2 epoch 3 isr 2
+              to 1: lead [t-0 leader 2 epoch 3 isr 2]
+              to 2: lead [t-0 leader 2 epoch 3 isr 2]
+              to 1: know brokers 1,2 [t-0 leader 2]
+              to 2: know brokers 1,2 [t-0 leader 2]
         "#]],
     );
 }
