@@ -280,11 +280,14 @@ impl Fetcher {
         next
     }
 
-    /// Whether a partition has to wait for the rate of throttled ones to come down. One that is in sync does not, or it
-    /// would fall out. Source: `RemoteLeaderEndPoint.shouldFollowerThrottle`.
+    /// Whether a partition has to wait for room, or for the rate of throttled ones to come down. One that is in sync does
+    /// not, or it would fall out. Source: `RemoteLeaderEndPoint.shouldFollowerThrottle`.
     fn is_throttled(&self, name: &TopicPartition, now: Instant) -> bool {
         let Some(copied) = self.partitions.get(name) else { return false };
         let partition = &copied.partition;
+        if partition.waits_for_room() {
+            return true;
+        }
         copied.follower.lag() != Some(0)
             && partition.is_throttled_as_follower()
             && partition.surroundings().follower_quota.is_exceeded(now)

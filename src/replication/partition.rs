@@ -2,7 +2,10 @@
 
 mod append;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use common::{
     clock,
@@ -38,6 +41,10 @@ pub struct Partition {
     log: Arc<Log>,
     settings: Mutex<Arc<TopicSettings>>,
     role: Mutex<Role>,
+    /// The controller was told that this leader has no room, and has not spoken since. Changed with the role.
+    gives_way: AtomicBool,
+    /// The controller's last word had this follower not in sync.
+    is_behind: AtomicBool,
     /// Shared by those who write to the log in a role, from the look at the role to the end of the write; held alone by
     /// who changes the role. Taken before the role's lock.
     pub(crate) writing: RwLock<()>,
@@ -149,6 +156,8 @@ impl Partition {
             log,
             settings: Mutex::new(settings),
             role: Mutex::new(Role::None),
+            gives_way: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             writing: RwLock::new(()),
             waiters: Waiters::default(),
         }
@@ -319,10 +328,37 @@ impl Partition {
         }
     }
 
+    /// Whether another in-sync replica is to lead, for here is no room: not while the controller is asked for another
+    /// in-sync set, which may have none. From now on it is not asked for one.
+    pub(crate) fn give_way(&self) -> bool {
+        let role = self.role.lock();
+        let can = !matches!(&*role, Role::Leader(leader) if leader.is_changing());
+        self.gives_way.store(can, Ordering::Relaxed);
+        can
+    }
+
+    /// Whether this broker leads, has no room, and another in-sync replica might lead.
+    pub(crate) fn is_to_give_way(&self) -> bool {
+        self.log.log_directory().is_short_of_room()
+            && self.as_leader(|leader| leader.isr().len() > 1) == Some(true)
+    }
+
+    /// Notes whether this follower is in sync by the controller's word.
+    pub(crate) fn note_in_sync(&self, is_in_sync: bool) {
+        self.is_behind.store(!is_in_sync, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is to be copied until there is room: nobody waits for a follower that is not in sync.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed) && self.log.log_directory().is_short_of_room()
+    }
+
     /// What is to be proposed now. That replicas fall out is said, in Kafka's words. Nothing where the log cannot be read:
-    /// followers are behind for that then, and one of them is to lead.
+    /// followers are behind for that then, and one of them is to lead. Nor where that is so for want of room.
     fn propose(&self, leader: &mut Leader) -> Option<Proposal> {
-        if self.log.log_directory().is_offline() {
+        let directory = self.log.log_directory();
+        let gives_way = self.gives_way.load(Ordering::Relaxed) && directory.is_short_of_room();
+        if directory.is_offline() || gives_way {
             return None;
         }
         let proposal = self.with_circumstances(|now| leader.propose(now))?;
@@ -514,6 +550,7 @@ impl Partition {
             if let Role::Leader(leader) = &*role {
                 self.move_high_watermark(leader);
             }
+            self.gives_way.store(false, Ordering::Relaxed);
         }
         self.role_changed();
     }
@@ -620,6 +657,7 @@ impl Partition {
                 Role::None | Role::TakingOver { .. } => false,
             };
             *role = Role::Follower { leader, epoch, partition_epoch, owes };
+            self.gives_way.store(false, Ordering::Relaxed);
         }
         self.role_changed();
     }

@@ -14,7 +14,7 @@ use common::{
 use parking_lot::{Mutex, RwLock};
 use partition::leader::Leadership;
 use storage::log_manager::{LogManager, NewLog};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     fetchers::Fetchers, partition::Partition, surroundings::Surroundings,
@@ -39,6 +39,8 @@ pub struct ReplicaManager {
     names_by_id: RwLock<HashMap<Uuid, Arc<str>>>,
     /// Partitions that should be here and have no log, for a directory has failed. Changed with its word on a partition.
     without_log: Mutex<HashSet<TopicPartition>>,
+    /// Partitions that others are to lead, for here is no room; until the controller's next word on each.
+    given_way: Mutex<HashSet<TopicPartition>>,
     /// None where this broker follows nobody: a test.
     fetchers: Option<Fetchers>,
 }
@@ -87,8 +89,8 @@ impl ReplicaManager {
         logs: Arc<LogManager>,
         fetchers: Option<Fetchers>,
     ) -> ReplicaManager {
-        let (topics, names_by_id, without_log) = Default::default();
-        ReplicaManager { surroundings, logs, topics, names_by_id, without_log, fetchers }
+        let (topics, names_by_id, without_log, given_way) = Default::default();
+        ReplicaManager { surroundings, logs, topics, names_by_id, without_log, given_way, fetchers }
     }
 
     /// What the partitions share.
@@ -171,7 +173,8 @@ impl ReplicaManager {
         let hosted = hosted.filter(|_| !is_other);
         match &hosted {
             Some(partition) => {
-                if partition.log().log_directory().is_offline() {
+                if partition.log().log_directory().is_offline() || self.gives_way(partition, &word)
+                {
                     return Err(ErrorCode::KafkaStorageError);
                 }
                 if !self.is_new_to(partition, &word)? {
@@ -190,9 +193,10 @@ impl ReplicaManager {
             Some(partition) => partition,
             None => self.host(&word, settings)?,
         };
-        if partition.log().log_directory().is_offline() {
+        if partition.log().log_directory().is_offline() || self.gives_way(&partition, &word) {
             return Err(ErrorCode::KafkaStorageError);
         }
+        self.given_way.lock().remove(name);
         self.learn_topic_id(&partition, &word)?;
         if word.leadership.partition_epoch < partition.partition_epoch() {
             info!(target: "state.change.logger", partition = %name, "the state is older than what the controller has agreed to since");
@@ -206,6 +210,40 @@ impl ReplicaManager {
             self.follow(&partition, &word);
         }
         Ok(())
+    }
+
+    /// Whether this broker does not lead what it is told to, or what it leads, for its directory has no room and another
+    /// in-sync replica may have some. To the controller that is a replica that is offline, until its next word. One that is
+    /// alone in sync leads on: it can be read.
+    fn gives_way(&self, partition: &Partition, word: &LeaderAndIsr) -> bool {
+        let (told, local) = (&word.leadership, self.surroundings.local);
+        let is_other = |id: &BrokerId| *id != local && self.surroundings.is_alive(*id);
+        if !partition.log().log_directory().is_short_of_room()
+            || word.leader != local
+            || !told.isr.iter().any(is_other)
+        {
+            return false;
+        }
+        let known = (partition.leader_epoch(), partition.partition_epoch());
+        let gives_way = (told.epoch, told.partition_epoch) >= known && partition.give_way();
+        if gives_way {
+            debug!(partition = %word.topic_partition, "there is no room: another in-sync replica is to lead");
+            self.given_way.lock().insert(word.topic_partition.clone());
+        }
+        gives_way
+    }
+
+    /// How many partitions others shall lead or go on leading, for here is no room, of which the controller has yet to hear:
+    /// those that are led here, and those that it has stopped since, which are to follow.
+    pub fn left_to_give_way(&self) -> usize {
+        let is_stopped = |name: &&TopicPartition| self.get(&name.topic, name.partition).is_none();
+        let stopped = self.given_way.lock().iter().filter(is_stopped).count();
+        if !self.logs.directories().any(|directory| directory.is_short_of_room()) {
+            return stopped;
+        }
+        let topics = self.topics.read();
+        let hosted = topics.values().flat_map(BTreeMap::values);
+        stopped + hosted.filter(|partition| partition.is_to_give_way()).count()
     }
 
     /// Whether a word says anything new of a partition that is hosted: a new epoch, or a newer state of the present one. One
@@ -275,6 +313,7 @@ impl ReplicaManager {
         if followed != Some((leader, epoch)) {
             self.leave_leader(partition);
         }
+        partition.note_in_sync(word.leadership.isr.contains(&self.surroundings.local));
         partition.follow(leader, epoch, word.leadership.partition_epoch);
         if followed != Some((leader, epoch))
             && leader != BrokerId::NONE
@@ -395,6 +434,7 @@ impl ReplicaManager {
         self.unhost(name);
         self.note_log(name, true);
         if delete {
+            self.given_way.lock().remove(name);
             self.logs.delete(name).map_err(|error| storage_error(name, &error))?;
         }
         Ok(())

@@ -4,15 +4,13 @@
 mod tests;
 
 use std::{
-    collections::HashSet,
-    path::Path,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::clock;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use zk::{
     documents::notification::log_dir_event_to_bytes,
     paths,
@@ -25,6 +23,9 @@ use crate::broker::Broker;
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often the broker looks for failed log directories.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+/// Pause after which the controller is told again of full log directories.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+const REPLICA_MANAGER_LOG: &str = "kafka.server.ReplicaManager";
 
 /// Keeps the finalized features' epoch, which ApiVersions tells: the version of `/feature`.
 /// Source: `FinalizedFeatureChangeListener`.
@@ -53,23 +54,39 @@ pub(crate) async fn features(broker: Arc<Broker>, stop: CancellationToken) {
 }
 
 /// Waits until no log directory is left; tells the controller of each that fails before, and of each that was full and
-/// has room again: partitions that could not be made meanwhile are tried again then.
+/// has room again: partitions that could not be made meanwhile are tried again then. Tells it of full ones too, where
+/// others are to lead what is in them, until it has seen to that.
 pub(crate) async fn directories(broker: &Broker) -> String {
-    let mut were_full = HashSet::new();
     let mut has_news = false;
+    let mut told_of_full: Option<Instant> = None;
     loop {
         tokio::time::sleep_until(clock::next_tick(clock::now() + DIRECTORY_CHECK).into()).await;
-        for directory in broker.logs.directories() {
-            let path = directory.path().to_owned();
-            if directory.is_full() && has_no_room(&path) {
-                were_full.insert(path);
-            } else if were_full.remove(&path) && !directory.is_offline() {
+        let now = clock::now();
+        for directory in broker.logs.directories().filter(|one| !one.is_offline()) {
+            if directory.has_room_again(now) {
+                let path = directory.path().display();
+                info!(target: REPLICA_MANAGER_LOG, "log directory {path} has room again");
+                told_of_full = None;
+                has_news = true;
+            }
+        }
+        let is_due = told_of_full.is_none_or(|at| now.saturating_duration_since(at) >= TELL_AGAIN);
+        if is_due {
+            let left = broker.replicas.left_to_give_way();
+            if left > 0 {
+                let is_first = told_of_full.replace(now).is_none();
+                if is_first {
+                    warn!(
+                        target: REPLICA_MANAGER_LOG,
+                        "{left} partitions in log directories without room are to be led by other in-sync replicas"
+                    );
+                }
                 has_news = true;
             }
         }
         for (path, partitions) in broker.logs.take_failed() {
             error!(
-                target: "kafka.server.ReplicaManager",
+                target: REPLICA_MANAGER_LOG,
                 "log directory {} failed; {} partitions in it are offline",
                 path.display(),
                 partitions.len()
@@ -99,13 +116,6 @@ async fn tell_controller(broker: &Broker) -> bool {
         }
     }
     false
-}
-
-/// Whether a directory's disk has less than a small segment's room; one that cannot be asked has some.
-fn has_no_room(path: &Path) -> bool {
-    const ROOM_BYTES_MIN: u64 = 1 << 20;
-    let room = rustix::fs::statvfs(path).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-    room.is_ok_and(|bytes| bytes < ROOM_BYTES_MIN)
 }
 
 /// Sets the gauges that nothing else keeps.

@@ -189,6 +189,11 @@ fn a_full_disk_refuses_appends_and_ends_by_itself() {
     assert_eq!(read_all(&log, Offset(0), Offset(1)), [(0, 0)]);
     assert_eq!(append(&log, batch()).unwrap().first_offset, Offset(1));
     assert!(!log.log_directory().is_full());
+    // What fits in what is left is no room for a leader, until no write has failed for a while.
+    let (directory, now) = (log.log_directory(), common::clock::now());
+    assert!(directory.is_short_of_room() && !directory.has_room_again(now));
+    assert!(directory.has_room_again(now + std::time::Duration::from_secs(10)));
+    assert!(!directory.is_short_of_room());
 }
 
 #[test]

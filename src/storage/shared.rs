@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeSet,
     fs::File,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use common::{
@@ -130,8 +132,16 @@ pub struct LogDirectory {
     path: PathBuf,
     offline: AtomicBool,
     full: AtomicBool,
+    short_of_room: AtomicBool,
+    /// When a write last found no room.
+    found_full: Mutex<Option<Instant>>,
     failure: Mutex<Option<String>>,
 }
+
+/// The room that a disk that was full needs: a twentieth of it, within these bounds.
+const ROOM_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
+/// And so long no write may have failed: of a quota the disk tells nothing.
+const NO_FAILURE_FOR: Duration = Duration::from_secs(10);
 
 impl LogDirectory {
     /// A directory that works, as far as is known.
@@ -140,6 +150,8 @@ impl LogDirectory {
             path: path.into(),
             offline: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            short_of_room: AtomicBool::new(false),
+            found_full: Mutex::new(None),
             failure: Mutex::new(None),
         })
     }
@@ -159,6 +171,34 @@ impl LogDirectory {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// Whether its disk was full, and has not had room worth speaking of since; a small append that fits changes nothing.
+    pub fn is_short_of_room(&self) -> bool {
+        self.short_of_room.load(Ordering::Acquire)
+    }
+
+    /// Notes that a write has found no room.
+    pub fn found_full(&self, now: Instant) {
+        let mut found_full = self.found_full.lock();
+        *found_full = Some(now);
+        self.short_of_room.store(true, Ordering::Release);
+        drop(found_full);
+        self.set_full(true);
+    }
+
+    /// Looks whether one that was short of room is so no more. To be called from time to time.
+    pub fn has_room_again(&self, now: Instant) -> bool {
+        if !self.is_short_of_room() || !has_room(&self.path) {
+            return false;
+        }
+        let found_full = self.found_full.lock();
+        if found_full.is_some_and(|at| now.saturating_duration_since(at) < NO_FAILURE_FOR) {
+            return false;
+        }
+        // Within the lock: a write that finds no room meanwhile has the last word.
+        self.short_of_room.store(false, Ordering::Release);
+        true
+    }
+
     /// Why it is offline.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
@@ -169,7 +209,7 @@ impl LogDirectory {
     pub(crate) fn note_fault(&self, fault: &Fault) {
         let is_data = fault.source.kind() == std::io::ErrorKind::InvalidData;
         match fault.is_disk_full() {
-            true => self.set_full(true),
+            true => self.found_full(common::clock::now()),
             false if is_data || is_shortage(&fault.source) => {
                 tracing::error!(%fault, source = %fault.source, "operation failed");
             }
@@ -202,6 +242,14 @@ impl LogDirectory {
             false => tracing::info!(%directory, "disk has room again"),
         }
     }
+}
+
+/// Whether a directory's disk has room worth speaking of; one that cannot be asked has some.
+fn has_room(path: &Path) -> bool {
+    let Ok(disk) = rustix::fs::statvfs(path) else { return true };
+    let needed = disk.f_blocks.saturating_mul(disk.f_frsize) / 20;
+    let needed = needed.clamp(*ROOM_BYTES.start(), *ROOM_BYTES.end());
+    disk.f_bavail.saturating_mul(disk.f_frsize) >= needed
 }
 
 /// An error and what it came from.

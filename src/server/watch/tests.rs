@@ -41,12 +41,15 @@ async fn until(broker: &Broker, is_so: impl Fn(&ClusterSnapshot) -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_the_controller_tells_it_of_a_failed_log_directory() {
-    let (zookeeper, folder) = (FakeZooKeeper::new(), TempDir::new().unwrap());
-    let controller = start(&zookeeper, &folder, 1).await;
+fn leads(id: i32) -> impl Fn(&ClusterSnapshot) -> bool {
+    move |snapshot| snapshot.partition("t", 0).is_some_and(|known| known.leader == BrokerId(id))
+}
+
+/// The controller, and the leader of a partition that both have.
+async fn start_both(zookeeper: &FakeZooKeeper, folder: &TempDir) -> (Running, Running) {
+    let controller = start(zookeeper, folder, 1).await;
     until(controller.broker(), |snapshot| snapshot.controller() == Some(BrokerId(1))).await;
-    let failing = start(&zookeeper, &folder, 2).await;
+    let leader = start(zookeeper, folder, 2).await;
     until(controller.broker(), |snapshot| snapshot.brokers().len() == 2).await;
     let partitions = [(0, Assignment::of(vec![BrokerId(2), BrokerId(1)]))].into();
     let document = TopicDocument { topic_id: None, partitions };
@@ -55,13 +58,14 @@ async fn who_is_not_the_controller_tells_it_of_a_failed_log_directory() {
         Op::create(paths::topic("t"), document.to_bytes()),
     ];
     zookeeper.connect().multi(ops).await.unwrap();
-    let leads = |id| {
-        move |snapshot: &ClusterSnapshot| {
-            snapshot.partition("t", 0).is_some_and(|known| known.leader == BrokerId(id))
-        }
-    };
-    until(failing.broker(), leads(2)).await;
+    until(leader.broker(), leads(2)).await;
+    (controller, leader)
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_not_the_controller_tells_it_of_a_failed_log_directory() {
+    let (zookeeper, folder) = (FakeZooKeeper::new(), TempDir::new().unwrap());
+    let (controller, failing) = start_both(&zookeeper, &folder).await;
     let log = failing.broker().replicas.get("t", 0).unwrap().log().clone();
     std::fs::remove_dir_all(&*log.path()).unwrap();
     log.truncate_fully_and_start_at(Offset(1), None).unwrap_err();
@@ -80,5 +84,30 @@ async fn who_is_not_the_controller_tells_it_of_a_failed_log_directory() {
         tokio::task::yield_now().await;
     }
     failing.stop().await;
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_room_hands_over_and_is_in_sync_again_once_there_is_some() {
+    let (zookeeper, folder) = (FakeZooKeeper::new(), TempDir::new().unwrap());
+    let (controller, full) = start_both(&zookeeper, &folder).await;
+    let partition = full.broker().replicas.get("t", 0).unwrap();
+    let directory = partition.log().log_directory();
+    directory.found_full(common::clock::now());
+    tokio::select! {
+        reason = full.fault() => panic!("it can be read: {reason}"),
+        () = until(controller.broker(), leads(1)) => {}
+    }
+    // The failure is soon long ago.
+    let is_whole = |snapshot: &ClusterSnapshot| {
+        let known = snapshot.partition("t", 0).unwrap();
+        known.isr.len() == 2 && known.offline_replicas.is_empty()
+    };
+    tokio::select! {
+        reason = full.fault() => panic!("it can be read: {reason}"),
+        () = until(controller.broker(), is_whole) => {}
+    }
+    assert!(!directory.is_short_of_room());
+    full.stop().await;
     controller.stop().await;
 }
