@@ -236,11 +236,15 @@ impl ReplicaManager {
     /// How many partitions others shall lead or go on leading, for here is no room, of which the controller has yet to hear:
     /// those that are led here, and those that it has stopped since, which are to follow.
     pub fn left_to_give_way(&self) -> usize {
-        let is_stopped = |name: &&TopicPartition| self.get(&name.topic, name.partition).is_none();
-        let stopped = self.given_way.lock().iter().filter(is_stopped).count();
+        let is_stopped = |name: &TopicPartition| self.get(&name.topic, name.partition).is_none();
+        let mut given_way = self.given_way.lock();
+        let stopped = given_way.iter().filter(|name| is_stopped(name)).count();
         if !self.logs.directories().any(|directory| directory.is_short_of_room()) {
+            // Once more, and not for ever.
+            given_way.retain(|name| !is_stopped(name));
             return stopped;
         }
+        drop(given_way);
         let topics = self.topics.read();
         let hosted = topics.values().flat_map(BTreeMap::values);
         stopped + hosted.filter(|partition| partition.is_to_give_way()).count()
