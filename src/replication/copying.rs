@@ -84,10 +84,7 @@ impl Partition {
             }
             log.set_high_watermark(sent.high_watermark);
             self.owes_no_more();
-            if sent.log_start > log.start_offset() {
-                let start = sent.log_start.min(log.high_watermark());
-                log.advance_start_offset(start)?;
-            }
+            self.begin_at(sent.log_start)?;
             self.copy_end()
         };
         // Readers of a follower see no further than the high watermark.
@@ -95,6 +92,25 @@ impl Partition {
             self.wake();
         }
         Ok(end)
+    }
+
+    /// Deletes what the leader of an epoch has deleted, as far as it is committed. May wait for a disk.
+    pub(crate) fn begin_as_follower(
+        &self,
+        epoch: LeaderEpoch,
+        start: Offset,
+    ) -> Result<(), CopyError> {
+        let _writing = self.writing.read();
+        self.check_follows(epoch)?;
+        self.begin_at(start)
+    }
+
+    fn begin_at(&self, start: Offset) -> Result<(), CopyError> {
+        let log = self.log();
+        if start > log.start_offset() {
+            log.advance_start_offset(start.min(log.high_watermark()))?;
+        }
+        Ok(())
     }
 
     /// Cuts the log to what the leader of an epoch may have as well. May wait for a disk.

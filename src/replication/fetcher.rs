@@ -38,6 +38,9 @@ const QUICK_BYTES_MAX: usize = 512 << 10;
 /// How long a throttled partition is left alone before it is looked at again.
 const THROTTLE_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often a leader is asked where the logs begin of which nothing is copied for want of room: what it deleted makes some.
+const ASK_STARTS: Duration = Duration::from_secs(10);
+
 /// A partition that is copied.
 struct Copied {
     partition: Arc<Partition>,
@@ -79,6 +82,8 @@ pub(crate) struct Fetcher {
     to_forget: Vec<(TopicPartition, Option<Uuid>)>,
     /// Nothing is sent before this time: the leader was not reached.
     retry_at: Option<Instant>,
+    /// When the leader is next asked where logs begin that wait for room.
+    ask_starts_at: Instant,
     /// Whether the leader did not answer when it was last asked.
     is_away: bool,
     /// Partitions that are behind, and how far.
@@ -91,6 +96,7 @@ pub(crate) struct Fetcher {
 enum Ask {
     Fetch(Vec<Asked>),
     Ends(Vec<EndsAsked>),
+    Starts(Vec<EndsAsked>),
     Nothing,
 }
 
@@ -114,6 +120,7 @@ impl Fetcher {
             delayed: BTreeSet::new(),
             to_forget: Vec::new(),
             retry_at: None,
+            ask_starts_at: clock::now(),
             is_away: false,
             lags: HashMap::new(),
             rotation: 0,
@@ -150,6 +157,7 @@ impl Fetcher {
             match ask {
                 Ask::Fetch(asked) => self.send_fetch(asked).await,
                 Ask::Ends(asked) => self.ask_for_ends(asked).await,
+                Ask::Starts(asked) => self.ask_for_starts(asked).await,
                 Ask::Nothing => self.wait().await,
             }
         }
@@ -233,9 +241,11 @@ impl Fetcher {
             self.due.extend(self.partitions.keys().cloned());
         }
         let (mut to_fetch, mut to_ask) = (Vec::new(), Vec::new());
+        let mut wait_for_room = false;
         for name in std::mem::take(&mut self.due) {
             match self.look_at(&name, now) {
                 Next::Fetch(_) if self.is_throttled(&name, now) => {
+                    wait_for_room |= self.waits_for_room(&name);
                     self.forget(&name);
                     self.delayed.insert((now + THROTTLE_PAUSE, name));
                 }
@@ -255,6 +265,17 @@ impl Fetcher {
             self.due.extend(to_fetch.into_iter().map(|asked| asked.name));
             self.due.extend(to_ask.iter().map(|asked: &EndsAsked| asked.name.clone()));
             return Ask::Ends(to_ask);
+        }
+        if wait_for_room && self.ask_starts_at <= now {
+            self.ask_starts_at = now + ASK_STARTS;
+            self.due.extend(to_fetch.into_iter().map(|asked| asked.name));
+            let waiting =
+                self.partitions.iter().filter(|(_, copied)| copied.partition.waits_for_room());
+            let asked = waiting.map(|(name, copied)| EndsAsked {
+                name: name.clone(),
+                epoch: copied.follower.epoch(),
+            });
+            return Ask::Starts(asked.collect());
         }
         let is_in_session = self.session.epoch != 0
             && self.partitions.values().any(|copied| copied.asked.is_some());
@@ -285,12 +306,14 @@ impl Fetcher {
     fn is_throttled(&self, name: &TopicPartition, now: Instant) -> bool {
         let Some(copied) = self.partitions.get(name) else { return false };
         let partition = &copied.partition;
-        if partition.waits_for_room() {
-            return true;
-        }
-        copied.follower.lag() != Some(0)
+        let is_fast = copied.follower.lag() != Some(0)
             && partition.is_throttled_as_follower()
-            && partition.surroundings().follower_quota.is_exceeded(now)
+            && partition.surroundings().follower_quota.is_exceeded(now);
+        is_fast || partition.waits_for_room()
+    }
+
+    fn waits_for_room(&self, name: &TopicPartition) -> bool {
+        self.partitions.get(name).is_some_and(|copied| copied.partition.waits_for_room())
     }
 
     /// What to tell the leader of a partition, if that is new.
@@ -462,6 +485,27 @@ impl Fetcher {
             copied.cut(step, now, backoff);
             self.due.insert(name);
         }
+    }
+
+    /// Asks where logs begin of which nothing is copied for want of room, and deletes what the leader has deleted.
+    async fn ask_for_starts(&mut self, asked: Vec<EndsAsked>) {
+        let config = &self.shared.config;
+        let version = fetch_wire::list_offsets_version(config.protocol);
+        let request = fetch_wire::list_offsets(config, fetch_wire::EARLIEST, &asked);
+        let starts = match self.way.list_offsets(request, version).await {
+            Ok(answer) => fetch_wire::offsets(answer),
+            Err(error) => return self.not_reached(&error),
+        };
+        off_runtime(true, || {
+            for EndsAsked { name, epoch } in asked {
+                let Some(copied) = self.partitions.get_mut(&name) else { continue };
+                let Some(Ok(start)) = starts.get(&name) else { continue };
+                if let Err(error) = copied.partition.begin_as_follower(epoch, *start) {
+                    let (now, backoff) = (clock::now(), self.shared.config.backoff);
+                    copied.has_not(&error, now, backoff);
+                }
+            }
+        });
     }
 }
 

@@ -724,11 +724,18 @@ async fn a_leader_without_room_gives_way_and_follows_once_there_is_some() {
     hosted.replicas.give_up(&name, LeaderEpoch(2));
     hosted.replicas.stop(&name, false).unwrap();
     assert_eq!(left(), 1);
-    cluster.lead(0, 2, &[2, 3], &[1, 2, 3]);
+    cluster.lead(0, 2, &[2, 3], &[2, 3]);
+    assert_eq!(produce(&cluster.partition(2), &["b", "c"]).await, Commit::Done);
+    cluster.partition(2).delete_records_before(Offset(1)).unwrap();
+    hosted.replicas.apply(cluster.word(0, 2, &[2, 3]), &|_| settings()).unwrap();
     assert_eq!(left(), 0);
-    assert_eq!(produce(&cluster.partition(2), &["b"]).await, Commit::Done);
     let follower = cluster.partition(1);
     assert!(follower.waits_for_room());
+    // What the leader has deleted goes here too: it may make room.
+    while follower.log().start_offset() != Offset(1) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(follower.log().end_offset(), Offset(2), "nothing is copied");
     assert!(directory.has_room_again(clock::now() + Duration::from_secs(10)));
     let end = cluster.partition(2).log().end_offset();
     cluster.reach(&[1, 2, 3], end.0).await;
