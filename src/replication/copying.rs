@@ -76,7 +76,9 @@ impl Partition {
                     log.append_as_follower(sent.records)
                 }
                 appended => appended,
-            }?;
+            };
+            self.note_room(matches!(followed, Err(AppendError::DiskFull(_))));
+            let followed = followed?;
             let (surroundings, bytes) = (self.surroundings(), followed.bytes as u64);
             surroundings.metrics.replication_bytes_in.mark(bytes);
             if self.is_throttled_as_follower() {

@@ -2,9 +2,12 @@
 
 mod append;
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use common::{
@@ -32,6 +35,8 @@ use crate::{
 };
 
 const LOG: &str = "kafka.cluster.Partition";
+/// For so long followers without room leave it to leaders to give way: where both do at once, nobody may be left.
+const LEADERS_FIRST: Duration = Duration::from_secs(3);
 
 /// A partition of this broker. The role's lock is held for a few lines, and never across an append.
 #[derive(Debug)]
@@ -43,8 +48,10 @@ pub struct Partition {
     role: Mutex<Role>,
     /// The controller was told that this leader has no room, and has not spoken since. Changed with the role.
     gives_way: AtomicBool,
-    /// The controller's last word had this follower not in sync.
+    /// The controller's last word had this follower not in sync, and nothing was copied since.
     is_behind: AtomicBool,
+    /// What the leader sent last was not copied for want of room.
+    lacks_room: AtomicBool,
     /// Shared by those who write to the log in a role, from the look at the role to the end of the write; held alone by
     /// who changes the role. Taken before the role's lock.
     pub(crate) writing: RwLock<()>,
@@ -158,6 +165,7 @@ impl Partition {
             role: Mutex::new(Role::None),
             gives_way: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
+            lacks_room: AtomicBool::new(false),
             writing: RwLock::new(()),
             waiters: Waiters::default(),
         }
@@ -337,10 +345,37 @@ impl Partition {
         can
     }
 
-    /// Whether this broker leads, has no room, and another in-sync replica might lead.
+    /// Whether this broker has no room, and another in-sync replica might go on without it.
     pub(crate) fn is_to_give_way(&self) -> bool {
-        self.log.log_directory().is_short_of_room()
-            && self.as_leader(|leader| leader.isr().len() > 1) == Some(true)
+        if !self.log.log_directory().is_short_of_room() {
+            return false;
+        }
+        match &*self.role.lock() {
+            Role::Leader(leader) => leader.isr().len() > 1,
+            Role::Follower { leader, .. } => {
+                let is_in_sync = !self.is_behind.load(Ordering::Relaxed);
+                *leader != BrokerId::NONE && is_in_sync && self.holds_up_its_leader()
+            }
+            Role::None | Role::TakingOver { .. } => false,
+        }
+    }
+
+    /// Notes whether what the leader sent was not copied for want of room.
+    pub(crate) fn note_room(&self, lacks_room: bool) {
+        if self.lacks_room.load(Ordering::Relaxed) != lacks_room {
+            self.lacks_room.store(lacks_room, Ordering::Relaxed);
+        }
+        // It may come to be in sync without another word.
+        let catches_up = !lacks_room && self.is_behind.load(Ordering::Relaxed);
+        if catches_up && !self.log.log_directory().is_short_of_room() {
+            self.is_behind.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a follower has had no room for a while for what its leader has, which cannot commit that as long as it waits.
+    pub(crate) fn holds_up_its_leader(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+            && self.log.log_directory().short_of_room_for(clock::now()) >= LEADERS_FIRST
     }
 
     /// Notes whether this follower is in sync by the controller's word.

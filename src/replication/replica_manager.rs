@@ -39,7 +39,7 @@ pub struct ReplicaManager {
     names_by_id: RwLock<HashMap<Uuid, Arc<str>>>,
     /// Partitions that should be here and have no log, for a directory has failed. Changed with its word on a partition.
     without_log: Mutex<HashSet<TopicPartition>>,
-    /// Partitions that others are to lead, for here is no room; until the controller's next word on each.
+    /// Partitions with which others are to go on, for here is no room; until the controller's next word on each.
     given_way: Mutex<HashSet<TopicPartition>>,
     /// None where this broker follows nobody: a test.
     fetchers: Option<Fetchers>,
@@ -213,28 +213,33 @@ impl ReplicaManager {
     }
 
     /// Whether this broker does not lead what it is told to, or what it leads, for its directory has no room and another
-    /// in-sync replica may have some. To the controller that is a replica that is offline, until its next word. One that is
-    /// alone in sync leads on: it can be read.
+    /// in-sync replica may have some; or follows, and what its leader has cannot be committed for that. To the controller
+    /// it is a replica that is offline, until its next word. One that is alone in sync leads on: it can be read.
     fn gives_way(&self, partition: &Partition, word: &LeaderAndIsr) -> bool {
         let (told, local) = (&word.leadership, self.surroundings.local);
-        let is_other = |id: &BrokerId| *id != local && self.surroundings.is_alive(*id);
+        let (epoch, partition_epoch) = (partition.leader_epoch(), partition.partition_epoch());
         if !partition.log().log_directory().is_short_of_room()
-            || word.leader != local
-            || !told.isr.iter().any(is_other)
+            || (told.epoch, told.partition_epoch) < (epoch, partition_epoch)
         {
             return false;
         }
-        let known = (partition.leader_epoch(), partition.partition_epoch());
-        let gives_way = (told.epoch, told.partition_epoch) >= known && partition.give_way();
+        let is_other = |id: &BrokerId| *id != local && self.surroundings.is_alive(*id);
+        let gives_way = match word.leader == local {
+            true => told.isr.iter().any(is_other) && partition.give_way(),
+            false => {
+                let is_in_sync = told.epoch == epoch && told.isr.contains(&local);
+                is_in_sync && is_other(&word.leader) && partition.holds_up_its_leader()
+            }
+        };
         if gives_way {
-            debug!(partition = %word.topic_partition, "there is no room: another in-sync replica is to lead");
+            debug!(partition = %word.topic_partition, "there is no room: other in-sync replicas are to go on without this one");
             self.given_way.lock().insert(word.topic_partition.clone());
         }
         gives_way
     }
 
-    /// How many partitions others shall lead or go on leading, for here is no room, of which the controller has yet to hear:
-    /// those that are led here, and those that it has stopped since, which are to follow.
+    /// How many replicas here have no room, and others in sync are to go on without them, of which the controller has yet
+    /// to hear; and those that it has stopped since, which are to follow.
     pub fn left_to_give_way(&self) -> usize {
         let is_stopped = |name: &TopicPartition| self.get(&name.topic, name.partition).is_none();
         let mut given_way = self.given_way.lock();

@@ -24,7 +24,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often the broker looks for failed log directories.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// Pause after which the controller is told again of full log directories.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+const TELL_AGAIN: Duration = Duration::from_secs(5);
 const REPLICA_MANAGER_LOG: &str = "kafka.server.ReplicaManager";
 
 /// Keeps the finalized features' epoch, which ApiVersions tells: the version of `/feature`.
@@ -78,7 +78,7 @@ pub(crate) async fn directories(broker: &Broker) -> String {
                 if is_first {
                     warn!(
                         target: REPLICA_MANAGER_LOG,
-                        "{left} partitions in log directories without room are to be led by other in-sync replicas"
+                        "{left} replicas in log directories without room: others that are in sync are to go on without them"
                     );
                 }
                 has_news = true;

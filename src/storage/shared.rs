@@ -133,8 +133,8 @@ pub struct LogDirectory {
     offline: AtomicBool,
     full: AtomicBool,
     short_of_room: AtomicBool,
-    /// When a write last found no room.
-    found_full: Mutex<Option<Instant>>,
+    /// When writes found no room first and last, since it has been short of it.
+    shortage: Mutex<Option<RangeInclusive<Instant>>>,
     failure: Mutex<Option<String>>,
 }
 
@@ -151,7 +151,7 @@ impl LogDirectory {
             offline: AtomicBool::new(false),
             full: AtomicBool::new(false),
             short_of_room: AtomicBool::new(false),
-            found_full: Mutex::new(None),
+            shortage: Mutex::new(None),
             failure: Mutex::new(None),
         })
     }
@@ -178,10 +178,11 @@ impl LogDirectory {
 
     /// Notes that a write has found no room.
     pub fn found_full(&self, now: Instant) {
-        let mut found_full = self.found_full.lock();
-        *found_full = Some(now);
+        let mut shortage = self.shortage.lock();
+        let since = shortage.as_ref().map_or(now, |known| *known.start());
+        *shortage = Some(since..=now);
         self.short_of_room.store(true, Ordering::Release);
-        drop(found_full);
+        drop(shortage);
         self.set_full(true);
     }
 
@@ -190,13 +191,21 @@ impl LogDirectory {
         if !self.is_short_of_room() || !has_room(&self.path) {
             return false;
         }
-        let found_full = self.found_full.lock();
-        if found_full.is_some_and(|at| now.saturating_duration_since(at) < NO_FAILURE_FOR) {
+        let mut shortage = self.shortage.lock();
+        let last = shortage.as_ref().map(|known| now.saturating_duration_since(*known.end()));
+        if last.is_some_and(|last| last < NO_FAILURE_FOR) {
             return false;
         }
+        *shortage = None;
         // Within the lock: a write that finds no room meanwhile has the last word.
         self.short_of_room.store(false, Ordering::Release);
         true
+    }
+
+    /// For how long it has been short of room.
+    pub fn short_of_room_for(&self, now: Instant) -> Duration {
+        let shortage = self.shortage.lock();
+        shortage.as_ref().map_or(Duration::ZERO, |it| now.saturating_duration_since(*it.start()))
     }
 
     /// Why it is offline.
