@@ -55,7 +55,7 @@ pub(crate) async fn features(broker: Arc<Broker>, stop: CancellationToken) {
 
 /// Waits until no log directory is left; tells the controller of each that fails before, and of each that was full and
 /// has room again: partitions that could not be made meanwhile are tried again then. Tells it of full ones too, where
-/// others are to lead what is in them, until it has seen to that.
+/// others are to go on without what is in them, until it has seen to that.
 pub(crate) async fn directories(broker: &Broker) -> String {
     let mut has_news = false;
     let mut told_of_full: Option<Instant> = None;
