@@ -31,6 +31,7 @@ pub mod start;
 mod topic_configs;
 mod topic_settings;
 mod transactions;
+mod unserved;
 mod verification;
 #[cfg(test)]
 mod waiting_tests;

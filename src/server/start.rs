@@ -69,6 +69,7 @@ use crate::{
     session_file::SessionFile,
     topic_configs::TopicConfigs,
     transactions::{self, BrokerTransactions},
+    unserved::{self, UnservedKeys},
     watch,
     zookeeper_client::{self, ZooKeeperClientError},
 };
@@ -109,6 +110,9 @@ pub enum StartError {
     /// A listener is of a kind that is not served.
     #[error(transparent)]
     Protocol(#[from] UnservedProtocols),
+    /// Properties that must not be ignored are not served.
+    #[error(transparent)]
+    Keys(#[from] UnservedKeys),
     /// Another broker tells clients one of our addresses.
     #[error(
         "requirement failed: Configured end points {endpoints} in advertised listeners are already registered by broker {broker}"
@@ -152,7 +156,7 @@ impl Running {
         config: Arc<BrokerConfig>,
         java: &security::java_options::JavaOptions,
     ) -> Result<Running, StartError> {
-        listeners::check_served(&config)?;
+        check_served(&config)?;
         let connect = &config.zookeeper_connect;
         info!(target: "kafka.server.KafkaServer", "Connecting to zookeeper on {connect}");
         let registry = Registry::default();
@@ -244,12 +248,19 @@ impl Running {
     }
 }
 
+/// Refuses what cannot be served, before anything is connected to, bound or written.
+fn check_served(config: &BrokerConfig) -> Result<(), StartError> {
+    unserved::check(config)?;
+    listeners::check_served(config)?;
+    Ok(())
+}
+
 async fn start(
     config: Arc<BrokerConfig>,
     zk: Arc<dyn ZkStore>,
     registry: &Registry,
 ) -> Result<Running, StartError> {
-    listeners::check_served(&config)?;
+    check_served(&config)?;
     let config = with_whole_paths(config);
     bootstrap::create_top_level_paths(&*zk).await?;
     let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;

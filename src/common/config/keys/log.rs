@@ -147,10 +147,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .note("default value falls back to log.message.timestamp.difference.max.ms"),
     class("create.topic.policy.class.name", Low)
         .effect(JavaOnly)
-        .doc("plug-in that can veto topic creation"),
+        .doc("plug-in that can veto topic creation")
+        .note("a broker that has it does not start"),
     class("alter.config.policy.class.name", Low)
         .effect(JavaOnly)
-        .doc("plug-in that can veto config changes"),
+        .doc("plug-in that can veto config changes")
+        .note("a broker that has it does not start"),
     boolean("log.message.downconversion.enable", Low)
         .default("true")
         .update(ClusterWide)

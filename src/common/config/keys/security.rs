@@ -129,10 +129,15 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .update(PerBroker)
         .effect(JavaOnly)
         .doc("plug-in building TLS engines"),
-    string("authorizer.class.name", Low).default("").valid(NonNull).effect(NotYet).doc(
-        "authorizer plug-in; empty means no authorization; \
+    string("authorizer.class.name", Low)
+        .default("")
+        .valid(NonNull)
+        .effect(NotYet)
+        .doc(
+            "authorizer plug-in; empty means no authorization; \
              kafka.security.authorizer.AclAuthorizer is the ZooKeeper one",
-    ),
+        )
+        .note("a broker that has it does not start: without it ACLs would not be enforced"),
     string("super.users", Low)
         .default("")
         .effect(NotYet)

@@ -10,7 +10,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     boolean("remote.log.storage.system.enable", Medium)
         .default("false")
         .effect(JavaOnly)
-        .doc("switch tiered storage on"),
+        .doc("switch tiered storage on")
+        .note("a broker that has it on does not start"),
     string("remote.log.storage.manager.impl.prefix", Medium)
         .default("rsm.config.")
         .valid(NonEmpty)
