@@ -27,6 +27,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use zk::store::ZkStore;
 
 use crate::{
+    broker_configs::BrokerConfigs,
     controller::{
         ControllerHandle,
         channels::{Answer, ToBroker},
@@ -46,7 +47,10 @@ const METADATA_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A running broker, as its handlers see it. Never changes but through what it holds.
 pub(crate) struct Broker {
+    /// What it was started with.
     pub config: Arc<BrokerConfig>,
+    /// What holds now, where a setting can change meanwhile.
+    pub configs: Arc<BrokerConfigs>,
     pub id: BrokerId,
     /// The epoch of its registration; -1 before the first.
     pub epoch: Arc<AtomicI64>,

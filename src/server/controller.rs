@@ -47,7 +47,7 @@ use self::{
     term::{CONTROLLER_LOG, Command, Ended, Office},
 };
 
-use crate::{control_wire::ControlVersions, peers};
+use crate::{broker_configs::BrokerConfigs, control_wire::ControlVersions, peers};
 
 const ADMIN_LOG: &str = "kafka.server.ZkAdminManager";
 /// How long a controller that failed waits before it runs for the office again.
@@ -70,17 +70,25 @@ const WATCHED: [&str; 8] = [
 /// What a controller takes from the broker's configuration.
 pub(crate) struct Settings {
     pub(crate) broker: BrokerId,
+    /// What it was started with.
     pub(crate) config: Arc<BrokerConfig>,
+    /// What holds now.
+    pub(crate) broker_configs: Arc<BrokerConfigs>,
     topic_ids: bool,
     leader_recovery: bool,
 }
 
 impl Settings {
-    fn new(broker: BrokerId, config: Arc<BrokerConfig>) -> Settings {
+    fn new(
+        broker: BrokerId,
+        config: Arc<BrokerConfig>,
+        broker_configs: Arc<BrokerConfigs>,
+    ) -> Settings {
         let version = config.inter_broker_protocol_version;
         let since = |name: &str| MetadataVersion::parse(name).is_some_and(|since| version >= since);
         Settings {
             broker,
+            broker_configs,
             topic_ids: version >= MetadataVersion::V2_8_IV0,
             leader_recovery: since("3.2-IV0"),
             config,
@@ -109,6 +117,8 @@ pub struct Start {
     pub broker: BrokerId,
     /// Its configuration.
     pub config: Arc<BrokerConfig>,
+    /// What of it may change meanwhile.
+    pub broker_configs: Arc<BrokerConfigs>,
     /// ZooKeeper.
     pub zk: Arc<dyn ZkStore>,
     /// What this broker knows of the cluster, changed by the requests below.
@@ -147,14 +157,24 @@ struct Inner {
 
 /// Starts running for the office.
 pub fn start(start: Start) -> (ControllerHandle, JoinHandle<()>) {
-    let Start { broker, config, zk, metadata, registered, to_broker, is_ours, metrics, stop } =
-        start;
+    let Start {
+        broker,
+        config,
+        broker_configs,
+        zk,
+        metadata,
+        registered,
+        to_broker,
+        is_ours,
+        metrics,
+        stop,
+    } = start;
     let (office, office_seen) = watch::channel(None);
     let (told, told_seen) = watch::channel(0);
     let (command, commands) = mpsc::channel(COMMANDS_MAX);
     let handle = ControllerHandle {
         inner: Arc::new(Inner {
-            settings: Settings::new(broker, config.clone()),
+            settings: Settings::new(broker, config.clone(), broker_configs.clone()),
             zk: zk.clone(),
             metadata,
             told: told_seen,
@@ -163,7 +183,7 @@ pub fn start(start: Start) -> (ControllerHandle, JoinHandle<()>) {
             creating: Mutex::default(),
         }),
     };
-    let settings = Settings::new(broker, config);
+    let settings = Settings::new(broker, config, broker_configs);
     let told = Arc::new(told);
     let candidate =
         Candidate { settings, zk, registered, to_broker, told, is_ours, metrics, stop, office };

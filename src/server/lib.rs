@@ -2,6 +2,7 @@
 
 mod alter_partition;
 mod broker;
+pub mod broker_configs;
 mod control_wire;
 mod controlled_shutdown;
 pub mod controller;

@@ -32,8 +32,8 @@ impl ReplicationQuotas {
         ReplicationQuotas { broker, surroundings, set: Mutex::default() }
     }
 
-    /// Takes the configs of a broker, or of all, and puts the rates in force. Whether there are others among them.
-    pub(crate) fn apply(&self, entity: &str, configs: &Properties) -> bool {
+    /// Takes the configs of a broker, or of all, and puts the rates in force.
+    pub(crate) fn apply(&self, entity: &str, configs: &Properties) {
         let mut set = self.set.lock();
         if entity == DEFAULT {
             set.everywhere = configs.clone();
@@ -55,6 +55,5 @@ impl ReplicationQuotas {
                 }
             }
         }
-        configs.keys().any(|key| key != LEADER_RATE && key != FOLLOWER_RATE)
     }
 }

@@ -2,7 +2,7 @@
 //! Source: `KafkaServer.startup`, `KafkaServer.shutdown`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     sync::{Arc, atomic::AtomicI64},
     time::Duration,
@@ -52,6 +52,7 @@ use zk::{
 use crate::{
     alter_partition,
     broker::{Broker, Requests},
+    broker_configs::BrokerConfigs,
     controlled_shutdown, controller,
     conversions::ConversionMemory,
     dynamic_config,
@@ -266,6 +267,9 @@ async fn start(
     let cluster_id = bootstrap::cluster_id(&*zk, Uuid::random()).await?;
     info!(target: "kafka.server.KafkaServer", "Cluster ID = {cluster_id}");
     let (id, failed) = identity(&config, &*zk, &cluster_id).await?;
+    let broker_configs = Arc::new(BrokerConfigs::read(id, config, &*zk).await?);
+    let config = broker_configs.current();
+    check_served(&config)?;
     info!(target: "kafka.server.KafkaConfig", "{}", config.to_log_text());
 
     let topic_configs = Arc::new(TopicConfigs::new(config.clone()));
@@ -351,6 +355,7 @@ async fn start(
     let (controller, controller_task) = controller::start(controller::Start {
         broker: id,
         config: config.clone(),
+        broker_configs: broker_configs.clone(),
         zk: zk.clone(),
         metadata: metadata.clone(),
         registered: registration,
@@ -360,7 +365,14 @@ async fn start(
         stop: stop.clone(),
     });
     let quotas = ReplicationQuotas::new(id, surroundings.clone());
-    let apply = apply_configs(topic_configs.clone(), replicas.clone(), quotas);
+    let apply = Arc::new(ApplyConfigs {
+        topic_configs: topic_configs.clone(),
+        broker_configs: broker_configs.clone(),
+        logs: logs.clone(),
+        replicas: replicas.clone(),
+        quotas,
+    });
+    let apply = Arc::new(move |entity: &Entity, configs: &Configs| apply.apply(entity, configs));
     let sender = alter_partition::Sender {
         surroundings,
         metadata: metadata.clone(),
@@ -409,6 +421,7 @@ async fn start(
         searches: Semaphore::new(SEARCHES_MAX),
         metrics: BrokerMetrics::new(registry),
         features_epoch: AtomicI64::new(-1),
+        configs: broker_configs,
         config,
     });
     tasks.push(tokio::spawn(watch::features(broker.clone(), stop.clone())));
@@ -589,29 +602,56 @@ async fn check_addresses(
     }
 }
 
-/// Puts changed configs of topics, and rates of replication, in force. Others have no effect yet.
-fn apply_configs(
+/// Puts changed configs of topics and brokers, and rates of replication, in force.
+struct ApplyConfigs {
     topic_configs: Arc<TopicConfigs>,
+    broker_configs: Arc<BrokerConfigs>,
+    logs: Arc<LogManager>,
     replicas: Arc<ReplicaManager>,
     quotas: ReplicationQuotas,
-) -> Arc<dynamic_config::Apply> {
-    Arc::new(move |entity: &Entity, configs: &Configs| {
-        if entity.entity_type == "topics" {
-            let settings = topic_configs.put(&entity.entity, configs.clone());
-            replicas.configure(&entity.entity, &settings);
-            return;
+}
+
+impl ApplyConfigs {
+    fn apply(&self, entity: &Entity, configs: &Configs) {
+        let name = &entity.entity;
+        match entity.entity_type.as_str() {
+            "topics" => {
+                let settings = self.topic_configs.put(name, configs.clone());
+                self.replicas.configure(name, &settings);
+            }
+            "brokers" => {
+                self.quotas.apply(name, configs);
+                if let Some(config) = self.broker_configs.apply(name, configs) {
+                    self.set_defaults(config);
+                }
+            }
+            _ if configs.is_empty() => {}
+            // Values may be credentials.
+            kind => {
+                let keys: Vec<&str> = configs.keys().map(String::as_str).collect();
+                warn!(
+                    target: "kafka.server.KafkaServer",
+                    "set in ZooKeeper for {kind}/{name}, without effect yet: {}",
+                    keys.join(", ")
+                );
+            }
         }
-        let has_more = match entity.entity_type.as_str() {
-            "brokers" => quotas.apply(&entity.entity, configs),
-            _ => !configs.is_empty(),
-        };
-        if has_more {
-            warn!(
-                target: "kafka.server.KafkaServer",
-                "configs of {}/{} are set in ZooKeeper and have no effect yet",
-                entity.entity_type,
-                entity.entity
-            );
+    }
+
+    /// Gives every topic here the broker's new defaults, under what it sets itself. Source: `DynamicLogConfig`.
+    fn set_defaults(&self, config: Arc<BrokerConfig>) {
+        self.topic_configs.set_broker(config);
+        self.logs.set_default_config(self.topic_configs.defaults().log.clone());
+        let logs = self.logs.logs();
+        let mut topics = HashSet::new();
+        for log in &logs {
+            // Also where no controller has told yet what the log is for.
+            let topic = &log.partition().topic;
+            let settings = self.topic_configs.settings(topic);
+            log.set_config(settings.log.clone());
+            if topics.insert(topic) {
+                self.replicas.configure(topic, &settings);
+            }
         }
-    })
+    }
 }

@@ -22,10 +22,14 @@ const READ_AT_MOST: Duration = Duration::from_secs(6);
 
 /// The configs of topics as last seen. Shared; the lock is held for one look-up or one change.
 pub(crate) struct TopicConfigs {
+    state: RwLock<State>,
+}
+
+struct State {
     broker: Arc<BrokerConfig>,
     /// What a topic without settings of its own obeys; shared by all such topics.
     defaults: Arc<TopicSettings>,
-    known: RwLock<HashMap<String, Known>>,
+    known: HashMap<String, Known>,
 }
 
 struct Known {
@@ -33,53 +37,74 @@ struct Known {
     settings: Arc<TopicSettings>,
 }
 
+impl State {
+    fn settings(&self, topic: &str) -> Arc<TopicSettings> {
+        self.known.get(topic).map_or_else(|| self.defaults.clone(), |known| known.settings.clone())
+    }
+}
+
 impl TopicConfigs {
     /// No topic has settings of its own yet.
     pub(crate) fn new(broker: Arc<BrokerConfig>) -> TopicConfigs {
-        let topic = TopicConfig::of_broker(&broker);
-        let defaults = topic_settings::of_topic(&broker, &topic);
-        TopicConfigs { broker, defaults, known: RwLock::new(HashMap::new()) }
+        let defaults = topic_settings::of_topic(&broker, &TopicConfig::of_broker(&broker));
+        TopicConfigs { state: RwLock::new(State { broker, defaults, known: HashMap::new() }) }
+    }
+
+    /// Takes other defaults of the broker; topics with settings of their own keep these.
+    pub(crate) fn set_broker(&self, broker: Arc<BrokerConfig>) {
+        let mut state = self.state.write();
+        state.defaults = topic_settings::of_topic(&broker, &TopicConfig::of_broker(&broker));
+        for (topic, known) in &mut state.known {
+            match TopicConfig::new(&broker, &known.overrides) {
+                Ok(config) => known.settings = topic_settings::of_topic(&broker, &config),
+                Err(problem) => {
+                    error!(topic, problem = problem.message, "the topic's configs are not usable");
+                }
+            }
+        }
+        state.broker = broker;
     }
 
     /// What a topic without settings of its own obeys.
-    pub(crate) fn defaults(&self) -> &Arc<TopicSettings> {
-        &self.defaults
+    pub(crate) fn defaults(&self) -> Arc<TopicSettings> {
+        self.state.read().defaults.clone()
     }
 
     /// What a topic's partitions obey.
     pub(crate) fn settings(&self, topic: &str) -> Arc<TopicSettings> {
-        let known = self.known.read();
-        known.get(topic).map_or_else(|| self.defaults.clone(), |known| known.settings.clone())
+        self.state.read().settings(topic)
     }
 
     /// Takes a topic's settings of its own. Values that cannot be used leave it with what it had.
     pub(crate) fn put(&self, topic: &str, overrides: Properties) -> Arc<TopicSettings> {
+        // Held from the look at the broker's defaults to the end, so that a change of these misses no topic.
+        let mut state = self.state.write();
         if overrides.is_empty() {
-            self.known.write().remove(topic);
-            return self.defaults.clone();
+            state.known.remove(topic);
+            return state.defaults.clone();
         }
-        match TopicConfig::new(&self.broker, &overrides) {
+        match TopicConfig::new(&state.broker, &overrides) {
             Ok(config) => {
-                if self.overrides(topic) != overrides
-                    && let Some(warning) = TopicConfig::warning(&self.broker, topic, &overrides)
+                if state.known.get(topic).is_none_or(|known| known.overrides != overrides)
+                    && let Some(warning) = TopicConfig::warning(&state.broker, topic, &overrides)
                 {
                     warn!(target: "kafka.server.TopicConfigHandler", "{warning}");
                 }
-                let settings = topic_settings::of_topic(&self.broker, &config);
+                let settings = topic_settings::of_topic(&state.broker, &config);
                 let known = Known { overrides, settings: settings.clone() };
-                self.known.write().insert(topic.to_owned(), known);
+                state.known.insert(topic.to_owned(), known);
                 settings
             }
             Err(problem) => {
                 error!(topic, problem = problem.message, "the topic's configs are not usable");
-                self.settings(topic)
+                state.settings(topic)
             }
         }
     }
 
     /// Forgets a topic that is gone.
     pub(crate) fn remove(&self, topic: &str) {
-        self.known.write().remove(topic);
+        self.state.write().known.remove(topic);
     }
 
     /// A topic's settings of its own as they stand in ZooKeeper, or as last seen where it does not answer.
@@ -99,7 +124,7 @@ impl TopicConfigs {
     }
 
     fn overrides(&self, topic: &str) -> Properties {
-        self.known.read().get(topic).map(|known| known.overrides.clone()).unwrap_or_default()
+        self.state.read().known.get(topic).map(|known| known.overrides.clone()).unwrap_or_default()
     }
 
     /// Reads a topic's settings from ZooKeeper and keeps them.

@@ -12,6 +12,8 @@ mod conversions;
 #[cfg(test)]
 mod deviations;
 #[cfg(test)]
+mod dynamic_configs;
+#[cfg(test)]
 mod pipelined;
 #[cfg(test)]
 mod producer_ids;

@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::checks;
+use super::dynamic::DynamicConfigs;
 use super::ibp::MetadataVersion;
 use super::listener::{Listener, ProtocolMap};
 use super::table;
+use super::topic::TopicConfig;
 use super::value::{ConfigError, Password, Value};
 use super::values::{Values, Warning};
 use crate::properties::Properties;
@@ -261,7 +263,30 @@ fn timestamp_bound(values: &Values, name: &str) -> i64 {
 impl BrokerConfig {
     /// Parses and checks the properties of a file, overrides already put in. Gives every error at once.
     pub fn parse(properties: &Properties) -> Result<BrokerConfig, ConfigErrors> {
-        let mut tabled = Values::parse(properties);
+        BrokerConfig::parse_with(properties, DynamicConfigs::default())
+    }
+
+    /// The same file, with settings from ZooKeeper over it. What makes no topic's default is refused as well.
+    pub(super) fn parse_over(&self, dynamic: DynamicConfigs) -> Result<BrokerConfig, ConfigErrors> {
+        let mut config = BrokerConfig::parse_with(self.values.file(), dynamic)?;
+        // Not dynamic; and these may have been made whole since.
+        config.log_dirs.clone_from(&self.log_dirs);
+        match TopicConfig::new(&config, &Properties::new()) {
+            Ok(_) => Ok(config),
+            Err(mut error) => {
+                if let Some(name) = table::topic_synonym(&error.key) {
+                    error.key = name.to_owned();
+                }
+                Err(ConfigErrors(vec![error]))
+            }
+        }
+    }
+
+    fn parse_with(
+        properties: &Properties,
+        dynamic: DynamicConfigs,
+    ) -> Result<BrokerConfig, ConfigErrors> {
+        let mut tabled = Values::parse(properties, dynamic);
         let checked = checks::check(&tabled.values, &tabled.errors);
         tabled.errors.extend(checked.errors);
         match checked.value {
@@ -277,7 +302,7 @@ impl BrokerConfig {
     /// What this would be if its file had more lines; a key that it sets keeps its value.
     pub fn with_more(&self, more: &Properties) -> Result<BrokerConfig, ConfigErrors> {
         let mut properties = more.clone();
-        properties.extend(self.values.originals().clone());
+        properties.extend(self.values.file().clone());
         BrokerConfig::parse(&properties)
     }
 

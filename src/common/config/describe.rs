@@ -1,6 +1,7 @@
 //! What DescribeConfigs tells of a broker and of a topic. Source: `ConfigHelper`.
 
 use super::broker::BrokerConfig;
+use super::dynamic::DynamicConfigs;
 use super::table::{self, ConfigKey, Kind};
 use super::topic::TopicValues;
 use super::value::{ConfigError, Value};
@@ -12,6 +13,10 @@ use crate::properties::Properties;
 pub enum Source {
     /// The topic's own setting.
     Topic = 1,
+    /// ZooKeeper, for this broker.
+    DynamicBroker = 2,
+    /// ZooKeeper, for all brokers.
+    DynamicDefaultBroker = 3,
     /// The broker's file, or an override.
     StaticBroker = 4,
     /// The table.
@@ -28,6 +33,8 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Source::Topic => "DYNAMIC_TOPIC_CONFIG",
+            Source::DynamicBroker => "DYNAMIC_BROKER_CONFIG",
+            Source::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
             Source::StaticBroker => "STATIC_BROKER_CONFIG",
             Source::Default => "DEFAULT_CONFIG",
         }
@@ -81,6 +88,19 @@ pub fn broker(config: &BrokerConfig) -> Vec<Entry> {
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| broker_entry(config, name)).collect()
+}
+
+/// What is set for all brokers, sorted, with nothing of what else counts.
+pub fn all_brokers(config: &BrokerConfig) -> Vec<Entry> {
+    let set = &config.dynamic().for_all;
+    let entry = |(name, value): (&String, &String)| {
+        let mut entry = broker_entry(config, name);
+        entry.value = Some(value.clone()).filter(|_| !entry.is_sensitive);
+        entry.synonyms.retain(|synonym| synonym.source == Source::DynamicDefaultBroker);
+        entry.source = entry.synonyms.first().map_or(Source::Default, |synonym| synonym.source);
+        entry
+    };
+    set.iter().map(entry).collect()
 }
 
 /// Every key of a topic with these settings, sorted.
@@ -175,15 +195,21 @@ fn synonyms(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<Synony
         value: (!is_sensitive).then(|| value.to_owned()),
         source,
     };
-    let fixed = names.iter().filter_map(|name| {
-        let value = config.values.originals().get(*name)?;
-        Some(synonym(name, value, Source::StaticBroker))
+    let DynamicConfigs { for_all, for_this } = config.dynamic();
+    let places = [
+        (for_this, Source::DynamicBroker),
+        (for_all, Source::DynamicDefaultBroker),
+        (config.values.file(), Source::StaticBroker),
+    ];
+    let set = places.into_iter().flat_map(|(place, source)| {
+        let synonym = &synonym;
+        names.iter().filter_map(move |name| Some(synonym(name, place.get(*name)?, source)))
     });
     let default = names.iter().filter_map(|name| {
         let key = table::broker_key(name).filter(|key| key.defined)?;
         Some(synonym(name, key.default?, Source::Default))
     });
-    fixed.chain(default).skip_while(|synonym| synonym.name != name).collect()
+    set.chain(default).skip_while(|synonym| synonym.name != name).collect()
 }
 
 #[cfg(test)]
@@ -233,16 +259,47 @@ mod tests {
     #[test]
     fn a_broker_is_described_as_kafka_described_it() {
         let recorded = recorded(DESCRIBE_BROKER);
-        let ours: Vec<_> = broker(&recorded_broker()).iter().map(printed).collect();
         assert!(recorded.len() > 300, "{}", recorded.len());
-        // Two settings were made while the broker ran.
-        let at_start = |line: &&String| !line.contains("DYNAMIC_");
-        for line in recorded.iter().filter(at_start) {
+        // Made while the broker ran.
+        let for_this = crate::properties::parse(b"log.cleaner.threads=2\ncustom.thing=7");
+        let set = DynamicConfigs { for_this, ..DynamicConfigs::default() };
+        let config = recorded_broker().with_dynamic(&set).config;
+        let ours: Vec<_> = broker(&config).iter().map(printed).collect();
+        for line in &recorded {
             assert!(ours.contains(line), "missing: {line}");
         }
-        let dynamic = recorded.iter().filter(|line| line.contains("DYNAMIC_")).count();
-        assert_eq!(ours.len(), recorded.len() - 1, "only custom.thing is not in the file");
-        assert_eq!(dynamic, 2);
+        assert_eq!(ours.len(), recorded.len());
+    }
+
+    #[test]
+    fn what_stands_in_zookeeper_comes_first() {
+        let set = DynamicConfigs {
+            for_all: crate::properties::parse(b"min.insync.replicas=3\nmessage.max.bytes=8"),
+            for_this: crate::properties::parse(b"message.max.bytes=9"),
+        };
+        let config = config("message.max.bytes=7").with_dynamic(&set).config;
+        let of = |entries: Vec<Entry>, name: &str| {
+            printed(entries.iter().find(|entry| entry.name == name).unwrap())
+        };
+        assert_eq!(
+            of(broker(&config), "message.max.bytes"),
+            "  message.max.bytes=9 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:message.max.bytes=9, \
+             DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=8, STATIC_BROKER_CONFIG:message.max.bytes=7, \
+             DEFAULT_CONFIG:message.max.bytes=1048588}"
+        );
+        assert_eq!(
+            of(topic(&config, &Properties::new()).unwrap(), "min.insync.replicas"),
+            "  min.insync.replicas=3 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=3, \
+             DEFAULT_CONFIG:min.insync.replicas=1}"
+        );
+        let of_all: Vec<_> = all_brokers(&config).iter().map(printed).collect();
+        assert_eq!(
+            of_all,
+            [
+                "  message.max.bytes=8 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=8}",
+                "  min.insync.replicas=3 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=3}",
+            ]
+        );
     }
 
     #[test]

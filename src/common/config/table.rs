@@ -332,6 +332,11 @@ pub fn topic_synonym(name: &str) -> Option<&'static str> {
     keys::TOPIC_SYNONYMS.iter().find(|(topic, _)| *topic == name).map(|(_, broker)| *broker)
 }
 
+/// Whether a broker key is the default of a topic key.
+pub fn is_topic_default(name: &str) -> bool {
+    keys::TOPIC_SYNONYMS.iter().any(|(_, broker)| *broker == name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dynamic::DynamicConfigs;
 use super::table::{self, ConfigKey, Effect};
 use super::value::{ConfigError, Password, Value};
 use crate::properties::Properties;
@@ -10,13 +11,17 @@ use crate::properties::Properties;
 #[derive(Clone)]
 pub(super) struct Values {
     /// The file and the overrides, secrets included.
+    file: Properties,
+    /// What ZooKeeper lays over them.
+    dynamic: DynamicConfigs,
+    /// Both together.
     originals: Properties,
     parsed: BTreeMap<&'static str, Option<Value>>,
     /// Parsed `listener.name.<listener>.<key>` settings, by their whole name.
     listener: BTreeMap<String, Value>,
 }
 
-/// The originals may hold secrets, and are left out.
+/// The texts may hold secrets, and are left out.
 impl std::fmt::Debug for Values {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -41,6 +46,13 @@ pub enum Warning {
     },
     /// Kafka warns in these words.
     Message(String),
+}
+
+impl Warning {
+    /// What is to be said of a key that is set, if anything.
+    pub fn of_key(name: &str) -> Option<Warning> {
+        warning(name)
+    }
 }
 
 impl std::fmt::Display for Warning {
@@ -71,8 +83,9 @@ pub(super) struct Tabled {
 
 impl Values {
     /// Parses all that is given by the table, and collects every refusal.
-    pub(super) fn parse(properties: &Properties) -> Tabled {
-        let originals = with_node_id(properties);
+    pub(super) fn parse(properties: &Properties, dynamic: DynamicConfigs) -> Tabled {
+        let file = with_node_id(properties);
+        let originals = dynamic.over(&file);
         let mut errors = Vec::new();
         let mut parsed = BTreeMap::new();
         for key in table::broker_keys().filter(|key| !key.name.ends_with('*')) {
@@ -83,7 +96,7 @@ impl Values {
             let value =
                 parse_one(key, key.name, given.map(String::as_str)).unwrap_or_else(|error| {
                     // `node.id` filled from `broker.id` would say the same again.
-                    if properties.contains_key(key.name) {
+                    if properties.contains_key(key.name) || dynamic.sets(key.name) {
                         errors.push(error);
                     }
                     parse_one(key, key.name, None).unwrap_or(None)
@@ -103,7 +116,7 @@ impl Values {
         }
         let others = properties.iter().filter(|(name, value)| !is_as_here(name, value));
         let warnings = others.filter_map(|(name, _)| warning(name)).collect();
-        Tabled { values: Values { originals, parsed, listener }, errors, warnings }
+        Tabled { values: Values { file, dynamic, originals, parsed, listener }, errors, warnings }
     }
 
     /// The value of a key; `None` is Kafka's null, and the answer for an unknown key.
@@ -117,12 +130,22 @@ impl Values {
         self.listener.get(&prefixed).or_else(|| self.get(name))
     }
 
-    /// Whether the file or an override names the key.
+    /// Whether the file, an override or ZooKeeper names the key.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.originals.contains_key(name)
     }
 
     /// What the file and the overrides say.
+    pub(super) fn file(&self) -> &Properties {
+        &self.file
+    }
+
+    /// What ZooKeeper lays over them.
+    pub(super) fn dynamic(&self) -> &DynamicConfigs {
+        &self.dynamic
+    }
+
+    /// What all of them say together.
     pub(super) fn originals(&self) -> &Properties {
         &self.originals
     }

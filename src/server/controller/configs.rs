@@ -131,12 +131,20 @@ impl ControllerHandle {
         Ok(())
     }
 
-    /// Applies changed configs, and tells the controller of topics that may be led by replicas out of sync from now on.
-    /// Source: `TopicConfigHandler`.
+    /// Applies changed configs, and tells the controller of topics that may be led by replicas out of sync from now on: one,
+    /// or all that do not say themselves. Source: `TopicConfigHandler`, `DynamicLogConfig`.
     pub(crate) fn told_of(&self, apply: Arc<dynamic_config::Apply>) -> Arc<dynamic_config::Apply> {
         let controller = self.clone();
         Arc::new(move |entity: &Entity, configs: &Configs| {
+            let by_default = || {
+                let current = controller.inner.settings.broker_configs.current();
+                current.unclean_leader_election_enable
+            };
+            let was_allowed = by_default();
             apply(entity, configs);
+            if by_default() && !was_allowed {
+                controller.unclean_elections_enabled(None);
+            }
             let value = configs.get("unclean.leader.election.enable");
             let allowed = value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
             if allowed && entity.entity_type == "topics" {
@@ -146,7 +154,8 @@ impl ControllerHandle {
     }
 
     fn check_topic_configs(&self, name: &str, overrides: &Properties) -> Result<(), ApiError> {
-        config::topic::validate(&self.inner.settings.config, overrides).map_err(|error| {
+        let current = self.inner.settings.broker_configs.current();
+        config::topic::validate(&current, overrides).map_err(|error| {
             let message = match error {
                 TopicConfigError::Conflict(message) => message,
                 TopicConfigError::Value(error) => format!(

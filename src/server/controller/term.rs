@@ -410,7 +410,7 @@ impl Office<'_> {
     /// `unclean.leader.election.enable` as it holds for the topic. What cannot be read is not allowed.
     async fn unclean_allowed(&self, topic: &str) -> Result<bool, Ended> {
         let overrides = configs::read(self.zk, &Entity::new("topics", topic)).await?;
-        match TopicConfig::new(&self.settings.config, &overrides) {
+        match TopicConfig::new(&self.settings.broker_configs.current(), &overrides) {
             Ok(config) => Ok(config.unclean_leader_election_enable),
             Err(problem) => {
                 warn!(topic, problem = problem.message, "the topic's configs are not usable");

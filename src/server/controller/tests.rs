@@ -44,7 +44,7 @@ use super::{
     start,
     topics::{DeleteTopic, Request},
 };
-use crate::dynamic_config;
+use crate::{broker_configs::BrokerConfigs, dynamic_config};
 
 const BROKER: BrokerId = BrokerId(1);
 const WAIT: Request = Request { timeout_ms: 60_000, validate_only: false };
@@ -134,6 +134,7 @@ async fn cluster_with(lines: &[(&str, &str)]) -> Cluster {
     let metrics = ControllerMetrics::default();
     let (controller, _) = start(Start {
         broker: BROKER,
+        broker_configs: Arc::new(BrokerConfigs::of_file(BROKER, config(lines))),
         config: config(lines),
         zk: zk.clone(),
         metadata: Arc::clone(&metadata),

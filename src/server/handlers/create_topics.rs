@@ -84,7 +84,8 @@ fn answer(broker: &Broker, version: i16, result: TopicResult) -> CreatableTopicR
             .with_configs(Some(Vec::new()));
     };
     // The configs were checked before the topic was made.
-    let entries = describe::topic(&broker.config, &created.overrides).unwrap_or_default();
+    let entries =
+        describe::topic(&broker.configs.current(), &created.overrides).unwrap_or_default();
     let configs = entries.into_iter().map(|entry| {
         CreatableTopicConfigs::default()
             .with_name(text(&entry.name))

@@ -68,14 +68,15 @@ async fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec
                 return Err(Failure::with(ErrorCode::UnknownTopicOrPartition, ""));
             }
             let overrides = broker.topic_overrides(name).await;
-            describe::topic(&broker.config, &overrides)
+            describe::topic(&broker.configs.current(), &overrides)
                 .map_err(|error| Failure::with(ErrorCode::InvalidConfig, error.message))
         }
-        // Defaults of all brokers are changed dynamically only, which is not served yet: there are none.
-        Some(ResourceType::Broker) if name.is_empty() => Ok(Vec::new()),
+        Some(ResourceType::Broker) if name.is_empty() => {
+            Ok(describe::all_brokers(&broker.configs.current()))
+        }
         Some(ResourceType::Broker) => {
             check_broker_name(broker, name, " or empty string,")?;
-            Ok(describe::broker(&broker.config))
+            Ok(describe::broker(&broker.configs.current()))
         }
         Some(ResourceType::BrokerLogger) if name.is_empty() => {
             Err(Failure::with(ErrorCode::InvalidRequest, "Broker id must not be empty"))

@@ -57,7 +57,7 @@ pub(crate) fn begin(
     let Some(opening) = transactional(broker, ctx, names, named)? else {
         return Ok((verdicts, None));
     };
-    if !broker.config.transaction_partition_verification_enable {
+    if !broker.configs.current().transaction_partition_verification_enable {
         return Ok((verdicts, None));
     }
     let producer = opening.producer;

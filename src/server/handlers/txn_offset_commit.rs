@@ -116,7 +116,7 @@ async fn verify(
 ) -> Result<(), ErrorCode> {
     /// Offsets of a group have no sequence.
     const NO_SEQUENCE: i32 = -1;
-    if !broker.config.transaction_partition_verification_enable {
+    if !broker.configs.current().transaction_partition_verification_enable {
         return Ok(());
     }
     let number = broker.groups.partition_of(&request.group_id);

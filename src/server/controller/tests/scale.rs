@@ -46,6 +46,7 @@ use zk::{
 };
 
 use super::{config, register_at};
+use crate::broker_configs::BrokerConfigs;
 use crate::controller::{
     ControllerHandle, Start,
     channels::{Answer, ToBroker},
@@ -289,6 +290,7 @@ impl Candidate {
         let stop = CancellationToken::new();
         let (controller, _) = start(Start {
             broker: BrokerId(broker),
+            broker_configs: Arc::new(BrokerConfigs::of_file(BrokerId(broker), config(&[]))),
             config: config(&[("auto.leader.rebalance.enable", "false")]),
             zk: Arc::new(Counted {
                 store: Arc::clone(store),
