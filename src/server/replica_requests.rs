@@ -144,7 +144,15 @@ impl ReplicaRequests {
                 let applied = replicas.apply(word, &settings_of);
                 (name, applied.err().unwrap_or(ErrorCode::None))
             });
-            each.collect::<Vec<_>>()
+            let answers = each.collect::<Vec<_>>();
+            // What changed meanwhile did not find the partitions that were being made.
+            for (topic, read) in &settings {
+                let now = configs.settings(topic);
+                if !Arc::ptr_eq(&now, read) {
+                    replicas.configure(topic, &now);
+                }
+            }
+            answers
         });
         match applied.await {
             Ok(partitions) => {
