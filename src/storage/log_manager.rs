@@ -190,6 +190,8 @@ pub struct LogManager {
     pub(crate) schedule: Mutex<Schedule>,
     /// Hashes of the checkpoints as they were last written: what has not changed is not written again.
     pub(crate) written: Mutex<HashMap<PathBuf, u64>>,
+    /// Held while the cleaner's checkpoint is written: each thread of the cleaner does, under the same temporary name.
+    pub(crate) writing_cleaned: Mutex<()>,
     pub(crate) hasher: std::hash::RandomState,
 }
 

@@ -106,6 +106,7 @@ impl LogManager {
             preferred: Mutex::new(HashMap::new()),
             changing: Mutex::new(()),
             written: Mutex::new(HashMap::new()),
+            writing_cleaned: Mutex::new(()),
             hasher: Default::default(),
         })
     }

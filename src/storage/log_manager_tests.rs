@@ -251,6 +251,26 @@ fn a_log_that_cannot_be_loaded_can_be_deleted() {
     );
 }
 
+/// Two may write it at once: there is no order between the threads of the cleaner.
+#[test]
+fn the_threads_of_the_cleaner_share_its_checkpoint() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    let write = || {
+        for _ in 0..200 {
+            // As if there were something new to say.
+            manager.written.lock().clear();
+            manager.checkpoint_cleaned();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(write);
+        }
+    });
+    assert!(!manager.all_directories_offline());
+}
+
 #[test]
 fn a_damaged_checkpoint_loses_no_record() {
     let fixture = Fixture::new(1);

@@ -231,6 +231,7 @@ impl LogManager {
 
     /// Writes how far compaction has come with each log, where it has begun.
     pub(crate) fn checkpoint_cleaned(&self) {
+        let _writing = self.writing_cleaned.lock();
         let of_job = |job: &Job| job.known.cleaned_to;
         self.checkpoint(CLEANER_FILE, &|log| log.cleaning.lock().cleaned_to(), &of_job);
     }
