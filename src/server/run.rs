@@ -49,7 +49,7 @@ pub fn read_config(
         .map_err(|reason| ConfigFault::Unreadable { path: file.display().to_string(), reason })?;
     let mut read: Properties = properties::parse(&bytes);
     read.extend(overrides.iter().map(|(key, value)| (key.clone(), value.clone())));
-    Ok(BrokerConfig::parse(&read)?)
+    Ok(BrokerConfig::parse(&read)?.checked_for_topics()?)
 }
 
 /// Runs a broker until a signal or a fault ends it; gives the exit code. Sets up logging for the whole process.

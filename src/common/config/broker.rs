@@ -266,13 +266,18 @@ impl BrokerConfig {
         BrokerConfig::parse_with(properties, DynamicConfigs::default())
     }
 
-    /// The same file, with settings from ZooKeeper over it. What makes no topic's default is refused as well.
+    /// The same file, with settings from ZooKeeper over it.
     pub(super) fn parse_over(&self, dynamic: DynamicConfigs) -> Result<BrokerConfig, ConfigErrors> {
         let mut config = BrokerConfig::parse_with(self.values.file(), dynamic)?;
         // Not dynamic; and these may have been made whole since.
         config.log_dirs.clone_from(&self.log_dirs);
-        match TopicConfig::new(&config, &Properties::new()) {
-            Ok(_) => Ok(config),
+        config.checked_for_topics()
+    }
+
+    /// Refuses what makes no topic's default, as Kafka does when it has read its properties: it begins to make logs of them.
+    pub fn checked_for_topics(self) -> Result<BrokerConfig, ConfigErrors> {
+        match TopicConfig::new(&self, &Properties::new()) {
+            Ok(_) => Ok(self),
             Err(mut error) => {
                 if let Some(name) = table::topic_synonym(&error.key) {
                     error.key = name.to_owned();
@@ -388,6 +393,16 @@ pub(super) mod tests {
         assert_eq!(broker("log.flush.scheduler.interval.ms=9").log_flush_interval_ms, 9);
         let dirs = broker("log.dir=/a\nlog.dirs= /b , /c ,").log_dirs;
         assert_eq!(dirs, [PathBuf::from("/b"), PathBuf::from("/c")]);
+    }
+
+    #[test]
+    fn what_makes_no_topics_default_is_refused() {
+        let refused = broker("log.flush.interval.ms=-5").checked_for_topics().unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "Invalid value -5 for configuration flush.ms: Value must be at least 0 (log.flush.interval.ms=-5)"
+        );
+        assert!(broker("").checked_for_topics().is_ok());
     }
 
     #[test]
