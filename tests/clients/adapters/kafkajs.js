@@ -115,9 +115,17 @@ async function group () {
         consumer.disconnect().then(start, fail)
       }
     })
-    await consumer.connect()
-    await consumer.subscribe({ topic: options.topic, fromBeginning: true })
-    await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch })
+    try {
+      await consumer.connect()
+      await consumer.subscribe({ topic: options.topic, fromBeginning: true })
+      await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch })
+    } catch (error) {
+      // A connection that breaks while it starts is no reason for it to try again.
+      if (!error.retriable || stopping) throw error
+      console.error(error)
+      await consumer.disconnect()
+      await start()
+    }
   }
 
   async function eachBatch ({ batch, resolveOffset, heartbeat, commitOffsetsIfNecessary, isRunning, isStale }) {
