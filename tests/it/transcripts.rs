@@ -8,6 +8,7 @@ mod compare;
 mod recording;
 mod rules;
 mod scripts;
+mod settled;
 mod stage;
 mod transactional;
 

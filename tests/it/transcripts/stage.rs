@@ -37,10 +37,13 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use zookeeper::{config::Config, server::Server};
 
-use super::recording::{Recording, folder};
+use super::{
+    recording::{Recording, folder},
+    settled::settled,
+};
 
 /// Longest wait for a commit, or for what the controller decides.
-const WAIT_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a command did.
 #[derive(Debug)]
@@ -174,8 +177,9 @@ impl Stage {
         }
     }
 
-    /// A command, its recorded addresses replaced by ours.
+    /// A command, its recorded addresses replaced by ours, when the brokers agree on what there is.
     pub(super) fn command(&self, script: &str, arguments: &[String]) -> Command {
+        self.cluster.as_ref().inspect(|cluster| cluster.settle());
         let mut command = Command::new(env!("CARGO_BIN_EXE_odradek-commands"));
         command.arg(class(script));
         command.args(arguments.iter().map(|argument| self.ours(argument)));
@@ -397,6 +401,13 @@ impl Cluster {
         let broker = started.unwrap();
         self.addresses.push(broker.local_address("PLAINTEXT").unwrap().to_string());
         self.brokers.push(Some(broker));
+    }
+
+    fn settle(&self) {
+        let running = self.addresses.iter().zip(&self.brokers);
+        let running = running.filter(|(_, broker)| broker.is_some());
+        let addresses: Vec<&str> = running.map(|(address, _)| address.as_str()).collect();
+        self.runtime.block_on(settled(&self.zookeeper_address, &addresses));
     }
 
     fn client_properties(&self) -> Properties {
