@@ -42,8 +42,9 @@ use crate::{
     transactions::BrokerTransactions,
 };
 
-/// How long a question about the cluster waits for the first word of a controller.
-const METADATA_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a question about the cluster waits for the first word of a controller: well below the patience of clients for an
+/// answer, 30 s and more, and above what an election takes once the session of a dead controller has ended.
+const METADATA_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running broker, as its handlers see it. Never changes but through what it holds.
 pub(crate) struct Broker {
