@@ -1,4 +1,4 @@
-//! Java's hash of text, by which Kafka finds the partition of a group or a transactional id.
+//! Java's hash of text, by which Kafka finds the partition of a group or a transactional id, and the order of Java's hash tables.
 
 /// The hash of a text as Java has it: over its UTF-16 units. Source: `java.lang.String.hashCode`.
 pub fn java_hash(text: &str) -> i32 {
@@ -11,6 +11,25 @@ pub fn java_hash(text: &str) -> i32 {
 pub fn coordinator_partition(key: &str, count: i32) -> i32 {
     // Kafka's `abs` of the smallest number is 0.
     java_hash(key).checked_abs().unwrap_or(0).checked_rem(count).unwrap_or(0)
+}
+
+/// Slots of an empty table.
+const SLOTS_MIN: u32 = 16;
+
+/// The items as a table gives them that they were put into in the given order. Source: `java.util.HashMap`.
+pub fn in_hash_order<T>(mut items: Vec<T>, hash: impl Fn(&T) -> i32) -> Vec<T> {
+    let mut slots = SLOTS_MIN;
+    // The table doubles when it is three quarters full.
+    while items.len() > usize::try_from(slots / 4 * 3).unwrap_or(usize::MAX) {
+        slots *= 2;
+    }
+    let slot = |item: &T| {
+        let hash = hash(item).cast_unsigned();
+        (hash ^ (hash >> 16)) & (slots - 1)
+    };
+    // Items of one slot keep their order.
+    items.sort_by_key(slot);
+    items
 }
 
 #[cfg(test)]

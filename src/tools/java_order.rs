@@ -1,10 +1,10 @@
 //! The order in which Java's hash tables give their entries: Kafka's scripts print in it. Source: `java.util.HashMap`.
 
 use client::admin::replicas::Replica;
-use common::{java_hash::java_hash, topic::TopicPartition};
-
-/// Slots of an empty table.
-const SLOTS_MIN: u32 = 16;
+use common::{
+    java_hash::{in_hash_order, java_hash},
+    topic::TopicPartition,
+};
 
 /// Source: `TopicPartition.hashCode`.
 fn partition_hash(partition: &TopicPartition) -> i32 {
@@ -17,22 +17,6 @@ fn replica_hash(replica: &Replica) -> i32 {
     let Replica { partition, broker } = replica;
     let first = java_hash(&partition.topic).wrapping_add(31);
     first.wrapping_mul(31).wrapping_add(partition.partition).wrapping_mul(31).wrapping_add(*broker)
-}
-
-/// The items as a table gives them that they were put into in the given order.
-fn in_hash_order<T>(mut items: Vec<T>, hash: impl Fn(&T) -> i32) -> Vec<T> {
-    let mut slots = SLOTS_MIN;
-    // The table doubles when it is three quarters full.
-    while items.len() > usize::try_from(slots / 4 * 3).unwrap_or(usize::MAX) {
-        slots *= 2;
-    }
-    let slot = |item: &T| {
-        let hash = hash(item).cast_unsigned();
-        (hash ^ (hash >> 16)) & (slots - 1)
-    };
-    // Items of one slot keep their order.
-    items.sort_by_key(slot);
-    items
 }
 
 /// Items by a text each.
