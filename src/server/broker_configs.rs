@@ -73,6 +73,14 @@ impl BrokerConfigs {
         self.state.lock().current.clone()
     }
 
+    /// Where in ZooKeeper settings stand.
+    pub(crate) fn entity(&self, scope: Scope) -> Entity {
+        match scope {
+            Scope::All => Entity::new("brokers", paths::DEFAULT_ENTITY),
+            Scope::This => Entity::new("brokers", self.broker.to_string()),
+        }
+    }
+
     /// Takes what stands in ZooKeeper for an entity: a broker's id, or all brokers. Gives what holds from now on, where
     /// that changes, and says what of it counts from the next start only.
     pub(crate) fn apply(&self, entity: &str, configs: &Properties) -> Option<Arc<BrokerConfig>> {
@@ -149,11 +157,15 @@ fn named(scope: Scope) -> &'static str {
     }
 }
 
-/// Settings as text. Passwords are never taken; what is not known may be one.
-fn shown(settings: &Properties) -> String {
+/// Settings as text. What is a password, or is not known and may be one, is named alone.
+pub(crate) fn shown(settings: &Properties) -> String {
     let each = settings.iter().map(|(key, value)| {
-        let is_known = table::broker_key(key).or_else(|| table::listener_key(key)).is_some();
-        if is_known { format!("{key}={value}") } else { key.clone() }
+        let known = table::broker_key(key).or_else(|| table::listener_key(key));
+        if known.is_some_and(|key| !key.is_secret()) {
+            format!("{key}={value}")
+        } else {
+            key.clone()
+        }
     });
     each.collect::<Vec<_>>().join(", ")
 }

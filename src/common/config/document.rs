@@ -47,11 +47,11 @@ An unknown key, and a known one that does nothing here, is warned of. The *Effec
 | ignored, as by Kafka at IBP >= 3.0 | checked and shown; below that `inter.broker.protocol.version` Kafka would store records in an old format |
 
 *Update*: *read-only* keys are read from the file, at start. *Per-broker* and *cluster-wide* ones may stand in ZooKeeper as well, where
-`kafka-configs.sh` of Kafka has put them: what is set for one broker beats what is set for all, and that beats the file. They are read at
-start, and the log names them. While the broker runs it takes changes of the defaults of topics (the keys that *Topics* below names as
-*Broker key*), of `producer.id.expiration.ms` and of `transaction.partition.verification.enable` at once; for others it warns that they
-count from its next start. It does not change them itself yet: a request to do so is refused, but for the quotas of replication. Passwords
-in ZooKeeper are not read yet.
+`kafka-configs.sh` puts them, by whichever broker: what is set for one broker beats what is set for all, and that beats the file. They are
+read at start, and the log names them. While the broker runs it takes changes of the defaults of topics (the keys that *Topics* below names as
+*Broker key*), of the quotas of replication, of `producer.id.expiration.ms` and of `transaction.partition.verification.enable` at once; for
+others it warns that they count from its next start. *Per-broker* keys, which are those of listeners and their security, and passwords
+are not changed at this broker: a request to do so is refused, and passwords in ZooKeeper are not read yet.
 *Dynamic only* ones stand in ZooKeeper and never in a file. A default of *null* means \"not set\".
 Where the note gives an order `a > b`, `a` wins when it is set.
 

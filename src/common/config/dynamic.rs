@@ -56,7 +56,7 @@ impl DynamicConfigs {
         }
     }
 
-    fn of_mut(&mut self, scope: Scope) -> &mut Properties {
+    pub(super) fn of_mut(&mut self, scope: Scope) -> &mut Properties {
         match scope {
             Scope::All => &mut self.for_all,
             Scope::This => &mut self.for_this,
@@ -162,36 +162,64 @@ impl BrokerConfig {
     }
 }
 
-/// Why Kafka does not take a setting from ZooKeeper, if it does not. Keys that it does not know are taken.
+/// Why a setting from ZooKeeper does not count, if it does not. Keys that nobody knows do.
 fn refusal(scope: Scope, name: &str, value: &str) -> Option<String> {
-    let of_listener = table::listener_key(name);
-    let of_broker = table::broker_key(name);
-    let is_changeable = |key: &&ConfigKey| key.is_dynamic() || BROKER_QUOTAS.contains(&key.name);
-    if let Some(key) = of_listener.or(of_broker).filter(is_changeable) {
-        let parsed = Value::parse(key, value);
-        let checked = parsed.and_then(|value| key.valid.check(key.name, Some(&value)));
-        if let Err(error) = checked {
-            return Some(error.message);
-        }
+    let undecoded = || "is a password, and those in ZooKeeper are not decoded yet".to_owned();
+    kafkas_refusal(scope, name, value).or_else(|| is_secret(name).then(undecoded))
+}
+
+/// Why Kafka does not take a setting from ZooKeeper, if it does not.
+fn kafkas_refusal(scope: Scope, name: &str, value: &str) -> Option<String> {
+    if let Err(message) = check_value(name, value) {
+        return Some(message);
     }
-    if of_broker.is_some_and(|key| key.defined && !key.is_dynamic()) {
+    if is_of_file(name) {
         return Some("is read from the file alone".to_owned());
     }
     if OF_LISTENERS_ALONE.contains(&name) {
         return Some("can be set for a listener only (listener.name.<listener>.)".to_owned());
     }
-    if scope == Scope::All && is_per_broker(of_listener, of_broker) {
-        return Some("can be set for one broker only".to_owned());
-    }
-    let is_secret = of_listener.or(of_broker).is_some_and(ConfigKey::is_secret);
-    is_secret.then(|| "is a password, and those in ZooKeeper are not decoded yet".to_owned())
+    let is_misplaced = scope == Scope::All && is_per_broker(name);
+    is_misplaced.then(|| "can be set for one broker only".to_owned())
 }
 
-fn is_per_broker(of_listener: Option<&ConfigKey>, of_broker: Option<&ConfigKey>) -> bool {
+/// What Kafka keeps of settings in ZooKeeper when it changes some of them: what it takes. Passwords stay as they are.
+pub fn kept(scope: Scope, set: &Properties) -> Properties {
+    let taken = set.iter().filter(|(key, value)| kafkas_refusal(scope, key, value).is_none());
+    taken.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Checks a value by its key alone, where the key can change while a broker runs.
+pub(super) fn check_value(name: &str, value: &str) -> Result<(), String> {
+    let is_changeable = |key: &&ConfigKey| key.is_dynamic() || BROKER_QUOTAS.contains(&key.name);
+    let Some(key) = any_key(name).filter(is_changeable) else { return Ok(()) };
+    let parsed = Value::parse(key, value);
+    let checked = parsed.and_then(|value| key.valid.check(key.name, Some(&value)));
+    checked.map_err(|error| error.message)
+}
+
+/// Whether a key is read from the file alone.
+pub(super) fn is_of_file(name: &str) -> bool {
+    table::broker_key(name).is_some_and(|key| key.defined && !key.is_dynamic())
+}
+
+/// Whether a value is never shown.
+pub(super) fn is_secret(name: &str) -> bool {
+    any_key(name).is_some_and(ConfigKey::is_secret)
+}
+
+/// Whether a key may be set for one broker alone.
+pub(super) fn is_per_broker(name: &str) -> bool {
+    let of_listener = name.strip_prefix("listener.name.").and_then(|rest| rest.split_once('.'));
     match of_listener {
-        Some(key) => !FOR_ALL_PER_LISTENER.contains(&key.name),
-        None => of_broker.is_some_and(|key| key.update == Update::PerBroker),
+        Some((_, base)) => !FOR_ALL_PER_LISTENER.contains(&base),
+        None => table::broker_key(name).is_some_and(|key| key.update == Update::PerBroker),
     }
+}
+
+/// The key of a name, also where the name sets it for one listener.
+pub(super) fn any_key(name: &str) -> Option<&'static ConfigKey> {
+    table::listener_key(name).or_else(|| table::broker_key(name))
 }
 
 /// Settings of a listener that may stand for all brokers. Source: `DynamicBrokerConfig.ClusterLevelListenerConfigs`.
@@ -199,7 +227,7 @@ const FOR_ALL_PER_LISTENER: &[&str] =
     &["max.connections", "max.connection.creation.rate", "num.network.threads"];
 
 /// Source: `SslConfigs.RECONFIGURABLE_CONFIGS`.
-const OF_LISTENERS_ALONE: &[&str] = &[
+pub(super) const OF_LISTENERS_ALONE: &[&str] = &[
     "ssl.keystore.type",
     "ssl.keystore.location",
     "ssl.keystore.password",

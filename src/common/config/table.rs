@@ -275,6 +275,11 @@ pub fn broker_key(name: &str) -> Option<&'static ConfigKey> {
     broker_keys().find(|key| key.name == name)
 }
 
+/// The row of a broker key that Kafka's file knows.
+pub fn defined_broker_key(name: &str) -> Option<&'static ConfigKey> {
+    broker_key(name).filter(|key| key.defined)
+}
+
 /// The row of a family that `name` belongs to.
 pub fn broker_family(name: &str) -> Option<&'static ConfigKey> {
     broker_keys()

@@ -1,4 +1,4 @@
-//! Changing the configs of topics, and the quotas of brokers: checked, written, and announced in `/config/changes`.
+//! Changing the configs of topics, and of brokers: checked, written, and announced in `/config/changes`.
 //! Source: `ZkAdminManager.alterTopicConfigs`, `ConfigAdminManager.prepareIncrementalConfigs`.
 
 use std::sync::Arc;
@@ -6,13 +6,11 @@ use std::sync::Arc;
 use common::{
     config::{
         self,
-        describe::BROKER_QUOTAS,
-        table::{self, Kind},
+        dynamic::{self, Scope},
+        table::{self, ConfigKey, Kind},
         topic::TopicConfigError,
-        value::{ConfigError, Value},
     },
     error_code::ErrorCode,
-    ids::BrokerId,
     properties::Properties,
     topic,
 };
@@ -21,7 +19,7 @@ use tracing::info;
 use zk::{configs::Entity, documents::config::Configs, paths, store::Watch};
 
 use super::{ADMIN_LOG, ControllerHandle, fault};
-use crate::dynamic_config;
+use crate::{broker_configs::shown, dynamic_config};
 
 /// What is to be done to a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +37,7 @@ pub enum Operation {
 /// Changes one by one. The value of a `Delete` does not matter.
 pub type Changes = Vec<(String, Operation, Option<String>)>;
 
-/// A change of a topic's configs.
+/// A change of the configs of a topic or a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alteration {
     /// These are all; AlterConfigs.
@@ -75,7 +73,7 @@ impl ControllerHandle {
                     true => zk::configs::read(zk, &entity).await.map_err(fault)?,
                     false => Properties::new(),
                 };
-                apply(&mut configs, &changes)?;
+                apply(&mut configs, &changes, table::topic_key)?;
                 configs
             }
         };
@@ -96,36 +94,33 @@ impl ControllerHandle {
         Ok(())
     }
 
-    /// Changes the quotas of a broker, or of all that have none of their own; see `is_quota`. Source:
-    /// `ZkAdminManager.alterBrokerConfigs`.
-    pub(crate) async fn alter_broker_quotas(
+    /// Changes the settings of this broker in ZooKeeper, or of all brokers. Source: `ZkAdminManager.alterBrokerConfigs`.
+    pub(crate) async fn alter_broker_configs(
         &self,
-        broker: Option<BrokerId>,
-        changes: &Changes,
+        scope: Scope,
+        alteration: Alteration,
         validate_only: bool,
     ) -> Result<(), ApiError> {
-        let zk = &*self.inner.zk;
-        let name = broker.map_or(String::new(), |id| id.to_string());
-        let entity = match broker {
-            Some(_) => Entity::new("brokers", name.as_str()),
-            None => Entity::new("brokers", paths::DEFAULT_ENTITY),
+        let (zk, broker_configs) = (&*self.inner.zk, &self.inner.settings.broker_configs);
+        let entity = broker_configs.entity(scope);
+        let stored = zk::configs::read(zk, &entity).await.map_err(fault)?;
+        let configs = match alteration {
+            Alteration::Replace(configs) => configs,
+            Alteration::Change(changes) => {
+                let mut configs = dynamic::kept(scope, &stored);
+                apply(&mut configs, &changes, table::defined_broker_key)?;
+                configs
+            }
         };
-        let mut configs = zk::configs::read(zk, &entity).await.map_err(fault)?;
-        apply(&mut configs, changes)?;
-        for (key, value) in configs.iter().filter(|(key, _)| is_quota(key)) {
-            check_quota(key, value).map_err(|error| {
-                let message = format!(
-                    "Invalid config value for resource ConfigResource(type=BROKER, name='{name}'): {}",
-                    error.message
-                );
-                ApiError::new(ErrorCode::InvalidConfig, message)
-            })?;
-        }
+        let now = broker_configs.current();
+        now.check_altered(scope, &stored, &configs)
+            .map_err(|message| ApiError::new(ErrorCode::InvalidRequest, message))?;
         if !validate_only {
-            info!(target: ADMIN_LOG, "Updating {} with new configuration : {configs:?}", match broker {
-                Some(id) => format!("broker {id}"),
-                None => "brokers".to_owned(),
-            });
+            let whose = match scope {
+                Scope::This => format!("broker {}", entity.entity),
+                Scope::All => "brokers".to_owned(),
+            };
+            info!(target: ADMIN_LOG, "Updating {whose} with new configuration : {}", shown(&configs));
             zk::configs::change(zk, &entity, &configs).await.map_err(fault)?;
         }
         Ok(())
@@ -168,49 +163,39 @@ impl ControllerHandle {
     }
 }
 
-/// Whether a config of a broker is a rate of what is copied between or within brokers. Others cannot be changed while the
-/// broker runs, not yet.
-pub(crate) fn is_quota(key: &str) -> bool {
-    BROKER_QUOTAS.contains(&key)
-}
-
-fn check_quota(name: &str, value: &str) -> Result<(), ConfigError> {
-    let Some(key) = table::broker_key(name) else { return Ok(()) };
-    key.valid.check(name, Some(&Value::parse(key, value)?))
-}
-
 /// Applies changes to an entity's own configs.
 fn apply(
     configs: &mut Properties,
     changes: &[(String, Operation, Option<String>)],
+    key: impl Fn(&str) -> Option<&'static ConfigKey>,
 ) -> Result<(), ApiError> {
-    for (key, operation, value) in changes {
+    for (name, operation, value) in changes {
         let value = value.clone().unwrap_or_default();
         match operation {
             Operation::Set => {
-                configs.insert(key.clone(), value);
+                configs.insert(name.clone(), value);
             }
             Operation::Delete => {
-                configs.remove(key);
+                configs.remove(name);
             }
             Operation::Append => {
-                let mut list = list(configs, key, "append")?;
+                let mut list = list(configs, name, key(name), "append")?;
                 let new: Vec<String> = split(&value).filter(|item| !list.contains(item)).collect();
                 // An empty list is one of no items, not of an empty one.
                 if list == [""] {
                     list.clear();
                 }
                 list.extend(new);
-                configs.insert(key.clone(), list.join(","));
+                configs.insert(name.clone(), list.join(","));
             }
             Operation::Subtract => {
-                let mut list = list(configs, key, "subtract")?;
+                let mut list = list(configs, name, key(name), "subtract")?;
                 for item in split(&value) {
                     if let Some(at) = list.iter().position(|other| *other == item) {
                         list.remove(at);
                     }
                 }
-                configs.insert(key.clone(), list.join(","));
+                configs.insert(name.clone(), list.join(","));
             }
         }
     }
@@ -222,27 +207,36 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// The list as it is, or as its default is.
-fn list(configs: &Properties, key: &str, verb: &str) -> Result<Vec<String>, ApiError> {
+fn list(
+    configs: &Properties,
+    name: &str,
+    key: Option<&ConfigKey>,
+    verb: &str,
+) -> Result<Vec<String>, ApiError> {
     // Kafka fails on a key that it does not know, without words.
-    let known = table::topic_key(key).ok_or(ApiError::code(ErrorCode::UnknownServerError))?;
+    let known = key.ok_or(ApiError::code(ErrorCode::UnknownServerError))?;
     if known.kind != Kind::List {
-        let message = format!("Config value {verb} is not allowed for config key: {key}");
+        let message = format!("Config value {verb} is not allowed for config key: {name}");
         return Err(ApiError::new(ErrorCode::InvalidConfig, message));
     }
-    let text = configs.get(key).map(String::as_str).or(known.default).unwrap_or_default();
+    let text = configs.get(name).map(String::as_str).or(known.default).unwrap_or_default();
     Ok(split(text).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use common::properties::Properties;
+    use common::{config::table, properties::Properties};
 
     use super::{Operation, apply};
 
     fn check(start: &[(&str, &str)], key: &str, operation: Operation, value: &str) -> String {
         let pairs = start.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let mut configs: Properties = pairs.collect();
-        match apply(&mut configs, &[(key.to_owned(), operation, Some(value.to_owned()))]) {
+        match apply(
+            &mut configs,
+            &[(key.to_owned(), operation, Some(value.to_owned()))],
+            table::topic_key,
+        ) {
             Ok(()) => format!("{configs:?}"),
             Err(error) => format!("{} {}", error.code, error.message.unwrap_or_default()),
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::{
-    config::broker::BrokerConfig,
+    config::{broker::BrokerConfig, dynamic::Scope},
     error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, Timestamp},
     properties::Properties,
@@ -576,28 +576,43 @@ async fn changed_configs_are_written_and_heard_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_of_brokers_are_written_for_one_or_for_all() {
+async fn configs_of_brokers_are_written_for_one_or_for_all() {
     let cluster = cluster().await;
-    let key = "leader.replication.throttled.rate";
-    let alter = async |broker: Option<BrokerId>, operation, value: &str, validate_only| {
-        let changes = vec![(key.to_owned(), operation, Some(value.to_owned()))];
-        let altered = cluster.controller.alter_broker_quotas(broker, &changes, validate_only);
-        altered.await
+    let alter = async |scope, alteration, validate_only| {
+        let altered = cluster.controller.alter_broker_configs(scope, alteration, validate_only);
+        text(altered.await.err())
     };
-    assert_eq!(alter(Some(BROKER), Operation::Set, "100", true).await, Ok(()));
-    assert_eq!(alter(Some(BROKER), Operation::Set, "200", false).await, Ok(()));
-    assert_eq!(alter(None, Operation::Set, "300", false).await, Ok(()));
+    let change = |key: &str, operation, value: &str| {
+        Alteration::Change(vec![(key.to_owned(), operation, Some(value.to_owned()))])
+    };
+    let key = "leader.replication.throttled.rate";
+    let set = |value| change(key, Operation::Set, value);
+    assert_eq!(alter(Scope::This, set("100"), true).await, "done");
+    assert_eq!(alter(Scope::This, set("200"), false).await, "done");
+    assert_eq!(alter(Scope::All, set("300"), false).await, "done");
     let path = format!("/config/brokers/{BROKER}");
     let one = format!(r#"{{"config":{{"{key}":"200"}},"version":1}}"#);
     assert_eq!(cluster.data(&path).await, one);
     assert_eq!(cluster.data("/config/brokers/<default>").await, one.replace('2', "3"));
     assert_eq!(
-        text(alter(Some(BROKER), Operation::Set, "-1", false).await.err()),
+        alter(Scope::This, set("-1"), false).await,
         format!(
-            "INVALID_CONFIG Invalid config value for resource ConfigResource(type=BROKER, name='{BROKER}'): \
-             Invalid value -1 for configuration {key}: Value must be at least 0"
+            "INVALID_REQUEST Invalid value -1 for configuration {key}: Value must be at least 0"
         )
     );
-    assert_eq!(alter(Some(BROKER), Operation::Delete, "", false).await, Ok(()));
+    let append = |key| change(key, Operation::Append, "compact");
+    assert_eq!(alter(Scope::This, append("log.cleanup.policy"), false).await, "done");
+    let both = r#"{"config":{"KEY":"200","log.cleanup.policy":"delete,compact"},"version":1}"#;
+    assert_eq!(cluster.data(&path).await, both.replace("KEY", key));
+    assert_eq!(
+        alter(Scope::This, append("message.max.bytes"), false).await,
+        "INVALID_CONFIG Config value append is not allowed for config key: message.max.bytes"
+    );
+    assert_eq!(alter(Scope::This, append("no.such"), false).await, "UNKNOWN_SERVER_ERROR");
+    assert_eq!(
+        alter(Scope::All, change("num.partitions", Operation::Set, "5"), false).await,
+        "INVALID_REQUEST Cannot update these configs dynamically: Set(num.partitions)"
+    );
+    assert_eq!(alter(Scope::This, Alteration::Replace(Properties::new()), false).await, "done");
     assert_eq!(cluster.data(&path).await, r#"{"config":{},"version":1}"#);
 }

@@ -1,4 +1,4 @@
-//! AlterConfigs (API key 33): replaces all settings of a topic. Source: `ZkAdminManager.alterConfigs`.
+//! AlterConfigs (API key 33): replaces all settings of a topic, a broker or all brokers. Source: `ZkAdminManager.alterConfigs`.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     broker::Broker,
     controller::configs::Alteration,
     handlers::config_resources::{
-        AlterAnswer, Failure, ResourceType, alter_answers, named_twice, refuse_change, refuse_twice,
+        AlterAnswer, Changed, Failure, alter_answers, changed, named_twice, refuse_twice,
     },
 };
 
@@ -55,16 +55,20 @@ async fn alter(
     if !nulls.is_empty() {
         return Err(invalid(&format!("Null value not supported for : {}", nulls.join(", "))));
     }
-    if ResourceType::of(resource.resource_type) != Some(ResourceType::Topic) {
-        return Err(refuse_change(broker, resource.resource_type, &resource.resource_name, false));
-    }
+    let name = &*resource.resource_name;
+    let changed = changed(broker, resource.resource_type, name, false)?;
     let set = resource
         .configs
         .iter()
         .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
     let configs: Properties = set.collect();
     let alteration = Alteration::Replace(configs);
-    let altered =
-        broker.controller.alter_topic_configs(&resource.resource_name, alteration, validate_only);
-    altered.await.map_err(|error| Failure { code: error.code, message: error.message })
+    let controller = &broker.controller;
+    let altered = match changed {
+        Changed::Topic => controller.alter_topic_configs(name, alteration, validate_only).await,
+        Changed::Brokers(scope) => {
+            controller.alter_broker_configs(scope, alteration, validate_only).await
+        }
+    };
+    altered.map_err(|error| Failure { code: error.code, message: error.message })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use common::error_code::ErrorCode;
+use common::{config::dynamic::Scope, error_code::ErrorCode};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::{
@@ -96,7 +96,7 @@ pub(crate) fn check_broker_name(broker: &Broker, name: &str, or: &str) -> Result
 }
 
 /// The same for a change, where Kafka has other words.
-pub(crate) fn check_changed_broker(broker: &Broker, name: &str) -> Result<(), Failure> {
+fn check_changed_broker(broker: &Broker, name: &str) -> Result<(), Failure> {
     check_id(broker, name, "Node", ",")
 }
 
@@ -114,34 +114,39 @@ fn check_id(broker: &Broker, name: &str, kind: &str, or: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// What a change is about that is not a topic's, and why it is refused: configs of brokers and levels of loggers cannot
-/// be changed while the broker runs, not yet. Source: `ConfigAdminManager.preprocess`.
-pub(crate) fn refuse_change(
+/// Whose configs a change is about.
+pub(crate) enum Changed {
+    /// A topic's.
+    Topic,
+    /// Of this broker, or of all.
+    Brokers(Scope),
+}
+
+/// Whose configs a change is about, or why it is refused: levels of loggers cannot be changed while the broker runs, not
+/// yet. Source: `ConfigAdminManager.preprocess`.
+pub(crate) fn changed(
     broker: &Broker,
     resource_type: i8,
     name: &str,
     loggers: bool,
-) -> Failure {
-    let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
-    let kind = match ResourceType::of(resource_type) {
-        Some(ResourceType::Broker) if name.is_empty() => "BROKER",
-        Some(ResourceType::Broker) => match check_changed_broker(broker, name) {
-            Ok(()) => "BROKER",
-            Err(failure) => return failure,
-        },
-        Some(ResourceType::BrokerLogger) if loggers => match check_changed_broker(broker, name) {
-            Ok(()) => "BROKER_LOGGER",
-            Err(failure) => return failure,
-        },
+) -> Result<Changed, Failure> {
+    let invalid = |message: String| Err(Failure::with(ErrorCode::InvalidRequest, message));
+    match ResourceType::of(resource_type) {
+        Some(ResourceType::Topic) => Ok(Changed::Topic),
+        Some(ResourceType::Broker) if name.is_empty() => Ok(Changed::Brokers(Scope::All)),
+        Some(ResourceType::Broker) => {
+            check_changed_broker(broker, name)?;
+            Ok(Changed::Brokers(Scope::This))
+        }
+        Some(ResourceType::BrokerLogger) if loggers => {
+            check_changed_broker(broker, name)?;
+            invalid("AlterConfigs is only supported for topics and brokers, but resource type is BROKER_LOGGER".to_owned())
+        }
         Some(ResourceType::ClientMetrics) => {
-            return invalid(
-                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
-                    .to_owned(),
-            );
+            invalid("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS".to_owned())
         }
-        Some(ResourceType::Topic | ResourceType::BrokerLogger) | None => {
-            return invalid(format!("Unknown resource type {resource_type}"));
+        Some(ResourceType::BrokerLogger) | None => {
+            invalid(format!("Unknown resource type {resource_type}"))
         }
-    };
-    invalid(format!("AlterConfigs is only supported for topics, but resource type is {kind}"))
+    }
 }

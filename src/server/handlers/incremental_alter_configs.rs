@@ -1,4 +1,4 @@
-//! IncrementalAlterConfigs (API key 44): changes single settings of a topic, or quotas of a broker. Source: KIP-339, `ConfigAdminManager`.
+//! IncrementalAlterConfigs (API key 44): changes single settings of a topic, a broker or all brokers. Source: KIP-339, `ConfigAdminManager`.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,9 @@ use kafka_protocol::messages::{
 
 use crate::{
     broker::Broker,
-    controller::configs::{Alteration, Changes, Operation, is_quota},
+    controller::configs::{Alteration, Changes, Operation},
     handlers::config_resources::{
-        AlterAnswer, Failure, ResourceType, alter_answers, check_changed_broker, named_twice,
-        refuse_change, refuse_twice,
+        AlterAnswer, Changed, Failure, alter_answers, changed, named_twice, refuse_twice,
     },
 };
 
@@ -63,31 +62,31 @@ async fn alter(
     if !nulls.is_empty() {
         return Err(invalid(format!("Null value not supported for : {}", nulls.join(", "))));
     }
-    let name = &*resource.resource_name;
-    let has_quotas_alone = !names.is_empty() && names.iter().all(|name| is_quota(name));
-    let altered = match ResourceType::of(resource.resource_type) {
-        Some(ResourceType::Topic) => {
-            let alteration = Alteration::Change(changes(resource)?);
-            broker.controller.alter_topic_configs(name, alteration, validate_only).await
+    let (controller, name) = (&broker.controller, &*resource.resource_name);
+    let altered = match changed(broker, resource.resource_type, name, true)? {
+        Changed::Topic => {
+            // Kafka fails on a number that is no operation, without words.
+            let unknown = |_| Failure { code: ErrorCode::UnknownServerError, message: None };
+            let alteration = Alteration::Change(changes(resource, unknown)?);
+            controller.alter_topic_configs(name, alteration, validate_only).await
         }
-        Some(ResourceType::Broker) if has_quotas_alone => {
-            let id = match name {
-                "" => None,
-                name => check_changed_broker(broker, name).map(|()| Some(broker.id))?,
-            };
-            let changes = changes(resource)?;
-            broker.controller.alter_broker_quotas(id, &changes, validate_only).await
+        Changed::Brokers(scope) => {
+            let unknown = |number| invalid(format!("Unknown operations type {number}"));
+            let alteration = Alteration::Change(changes(resource, unknown)?);
+            controller.alter_broker_configs(scope, alteration, validate_only).await
         }
-        _ => return Err(refuse_change(broker, resource.resource_type, name, true)),
     };
     altered.map_err(|error| Failure { code: error.code, message: error.message })
 }
 
-fn changes(resource: &AlterConfigsResource) -> Result<Changes, Failure> {
+/// The changes of a resource; `unknown` says what is wrong with a number that is no operation.
+fn changes(
+    resource: &AlterConfigsResource,
+    unknown: impl Fn(i8) -> Failure,
+) -> Result<Changes, Failure> {
     let change = |config: &AlterableConfig| {
-        // Kafka fails on a number that is no operation, without words.
-        let unknown = || Failure { code: ErrorCode::UnknownServerError, message: None };
-        let operation = operation(config.config_operation).ok_or_else(unknown)?;
+        let number = config.config_operation;
+        let operation = operation(number).ok_or_else(|| unknown(number))?;
         let value = config.value.as_ref().map(|value| value.to_string());
         Ok((config.name.to_string(), operation, value))
     };
