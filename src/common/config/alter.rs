@@ -186,7 +186,7 @@ mod tests {
     fn what_changes_while_a_broker_runs_is_taken() {
         for wanted in [
             "log.flush.interval.messages=1234\nlog.retention.ms=7\ncompression.type=lz4",
-            "max.connections=5\nnum.io.threads=16\nnum.replica.fetchers=2\nlog.cleaner.threads=2",
+            "max.connections=5\nmax.connections.per.ip.overrides=,\nnum.io.threads=16\nnum.replica.fetchers=2\nlog.cleaner.threads=2",
             "leader.replication.throttled.rate=5\nsome.plugin=1",
             "listener.name.plaintext.max.connections=7\nlistener.name.plaintext.num.network.threads=4",
         ] {

@@ -286,7 +286,7 @@ fn pairs<'a>(key: &str, text: &'a str) -> impl Iterator<Item = Result<(&'a str, 
         elements.clear();
     }
     // Java's split drops empty elements at the end.
-    while elements.len() > 1 && elements.last() == Some(&"") {
+    while elements.last() == Some(&"") {
         elements.pop();
     }
     elements.into_iter().map(move |element| {
