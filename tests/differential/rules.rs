@@ -359,6 +359,14 @@ const RULES: &[Rule] = &[
     ("stray-by-topic-id", |asked, _| {
         asked.api == "LeaderAndIsr" && asked.name.contains("TopicStates.TopicId=x")
     }),
+    ("defaults-that-no-topic-takes", |asked, difference| {
+        let is_below = asked.name.contains("broker/log.flush.interval.ms=\"-");
+        is_below && matches!(difference.kafka.as_str(), "0" | "null")
+    }),
+    ("no-cleaner-threads", |asked, difference| {
+        let is_none = asked.name.contains("broker/log.cleaner.threads=\"0\"");
+        is_none && difference.kafka.contains("/ by zero")
+    }),
     ("help-in-own-words", |_, difference| difference.path.ends_with("documentation")),
 ];
 
