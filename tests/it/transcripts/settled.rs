@@ -40,7 +40,7 @@ pub(super) async fn settled(zookeeper: &str, addresses: &[&str]) {
             // A new one each time: one that knows of other brokers asks them, too.
             let broker = Brokers::open(config.clone()).await.unwrap();
             let told = broker.refresh(&Topics::All, deadline).await.unwrap();
-            let (told, wanted) = (of_metadata(&told), of_zookeeper(&*store).await);
+            let (told, wanted) = (of_metadata(&told), of_zookeeper(&store).await);
             if wanted.as_ref() == Some(&told) {
                 break;
             }
