@@ -11,6 +11,7 @@ use common::{
     ids::{BrokerId, LeaderEpoch},
     topic::{TopicPartition, Uuid, is_internal},
 };
+use metadata::snapshot::Update;
 use parking_lot::{Mutex, RwLock};
 use partition::leader::Leadership;
 use storage::log_manager::{LogManager, NewLog};
@@ -435,6 +436,38 @@ impl ReplicaManager {
     /// Whether the new leader of a partition may not have all that this broker took while it led.
     pub fn owes(&self, name: &TopicPartition) -> bool {
         self.get(&name.topic, name.partition).is_some_and(|partition| partition.owes())
+    }
+
+    /// The partitions that are hosted here, though by what all brokers are told they are elsewhere in a newer epoch; with it.
+    pub fn moved_away(&self, update: &Update) -> Vec<(TopicPartition, LeaderEpoch)> {
+        let topics = self.topics.read();
+        let mut moved = Vec::new();
+        for told in &update.topics {
+            let Some((topic, hosted)) = topics.get_key_value(&told.name) else { continue };
+            for (index, state) in &told.partitions {
+                let Some(state) = state else { continue };
+                let is_elsewhere = !state.replicas.contains(&self.surroundings.local);
+                if is_elsewhere
+                    && let Some(partition) = hosted.get(index)
+                    && partition.leader_epoch() < state.leader_epoch
+                {
+                    moved.push((TopicPartition::new(topic.clone(), *index), state.leader_epoch));
+                }
+            }
+        }
+        moved
+    }
+
+    /// Neither leads nor follows a partition that is elsewhere in a newer epoch. A controller that dies once that is written
+    /// may never say StopReplica, and no other one knows that there is a replica to stop. Its log stays, and where this
+    /// broker led it is hosted still: the new leader may ask for what is here.
+    pub fn step_down(&self, name: &TopicPartition, epoch: LeaderEpoch) {
+        self.given_way.lock().remove(name);
+        if !self.give_up(name, epoch) {
+            self.unhost(name);
+        } else if let Some(partition) = self.get(&name.topic, name.partition) {
+            self.leave_leader(&partition);
+        }
     }
 
     /// Stops hosting a partition; with `delete`, its log goes too. One that is not hosted is fine, but its log is

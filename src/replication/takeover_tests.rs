@@ -12,14 +12,18 @@ use common::{
     config::ibp::MetadataVersion,
     counters::Registry,
     error_code::ErrorCode,
-    ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp},
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, Timestamp},
     topic::{TopicPartition, Uuid},
 };
 use kafka_protocol::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
     fetch_response::{FetchableTopicResponse, PartitionData},
 };
-use metadata::{broker::Broker, cache::MetadataCache, snapshot::Update};
+use metadata::{
+    broker::Broker,
+    cache::MetadataCache,
+    snapshot::{self, TopicUpdate, Update},
+};
 use parking_lot::Mutex;
 use partition::leader::Leadership;
 use record::{
@@ -185,6 +189,27 @@ impl Fixture {
         };
         self.replicas.apply(word, &|_| settings()).unwrap();
         self.replicas.get("t", 0).unwrap()
+    }
+
+    /// All brokers are told who leads and holds the partition. Whether this broker is not to host it any more.
+    fn all_are_told(&self, epoch: i32, replicas: &[BrokerId]) -> bool {
+        let state = snapshot::Partition {
+            leader: FORMER,
+            leader_epoch: LeaderEpoch(epoch),
+            isr: replicas.into(),
+            replicas: replicas.into(),
+            offline_replicas: Box::default(),
+            partition_epoch: PartitionEpoch(epoch),
+            controller_epoch: ControllerEpoch(1),
+        };
+        let partitions = vec![(0, Some(state)), (1, None)];
+        let topic = TopicUpdate { name: "t".into(), id: Some(ID), partitions };
+        let update = Update { topics: vec![topic], ..Update::default() };
+        let moved = self.replicas.moved_away(&update);
+        for (name, epoch) in &moved {
+            self.replicas.step_down(name, *epoch);
+        }
+        !moved.is_empty()
     }
 
     /// Follows the former leader in epoch 5 with one record, and is to lead in epoch 6 then.
@@ -359,4 +384,42 @@ async fn a_former_leader_gives_the_new_one_of_its_epoch_all_and_remembers_what_i
     assert!(asks(FORMER, 6, 2), "and that was all");
     assert_eq!(fixture.replicas.left_to_move(), 0);
     assert!(!asks(FORMER, 6, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_replica_is_elsewhere_by_what_all_are_told_steps_down() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(LOCAL, 5);
+    assert!(produce(&partition) && produce(&partition));
+    assert!(!fixture.all_are_told(5, &[FORMER]), "its own epoch says something else");
+    assert!(!fixture.all_are_told(4, &[FORMER]), "what was before");
+    assert!(!fixture.all_are_told(6, &[LOCAL, FORMER]), "LeaderAndIsr is on its way");
+    assert!(produce(&partition));
+    assert!(fixture.all_are_told(7, &[FORMER]));
+    assert!(!produce(&partition));
+    let asks = |epoch, end| partition.hands_over_to(FORMER, LeaderEpoch(epoch), Offset(end));
+    assert!(asks(7, 0), "what it took last is the new leader's");
+    // StopReplica of the same change comes next.
+    assert!(fixture.replicas.give_up(partition.topic_partition(), LeaderEpoch(7)));
+    assert!(asks(7, 3) && !fixture.replicas.owes(partition.topic_partition()));
+    assert!(fixture.all_are_told(8, &[FORMER]));
+    assert!(fixture.replicas.get("t", 0).is_none());
+    assert!(!fixture.all_are_told(9, &[FORMER]), "there is nothing left to end");
+    // It comes back with what it has.
+    let again = fixture.told(FORMER, 10);
+    assert_eq!(again.log().end_offset(), Offset(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_or_takes_over_stops_when_its_replica_is_elsewhere() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(FORMER, 5);
+    assert!(fixture.all_are_told(6, &[FORMER]));
+    assert_eq!(partition.followed(), None);
+    assert!(fixture.replicas.get("t", 0).is_none());
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.take_over();
+    assert!(fixture.all_are_told(7, &[FORMER]));
+    assert!(!partition.end_takeover(LeaderEpoch(6)), "the late end changes nothing");
+    assert!(!partition.is_leader() && fixture.replicas.get("t", 0).is_none());
 }

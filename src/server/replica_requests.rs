@@ -16,7 +16,7 @@ use common::{
     topic::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition},
 };
 use controller::request::{self, Body, BrokerRequest, DURING_DELETE, StopReplicaPartition};
-use metadata::cache::MetadataCache;
+use metadata::{cache::MetadataCache, snapshot::Update};
 use partition::leader::Leadership;
 use replication::{
     replica_manager::{LeaderAndIsr, ReplicaManager},
@@ -95,6 +95,7 @@ impl ReplicaRequests {
                         self.topic_configs.remove(&partition.topic);
                     }
                 }
+                self.leave_what_moved(&update).await;
                 Answer::done()
             }
             Body::StopReplica(told) => self.stop(told).await,
@@ -174,6 +175,26 @@ impl ReplicaRequests {
             (TRANSACTION_STATE_TOPIC, Some(partition)) => self.transactions.elect(partition),
             (TRANSACTION_STATE_TOPIC, None) => self.transactions.resign(name.partition),
             _ => {}
+        }
+    }
+
+    /// Steps down from the partitions that are elsewhere by what all brokers are told: StopReplica may never come.
+    async fn leave_what_moved(&self, update: &Update) {
+        let moved = self.replicas.moved_away(update);
+        if moved.is_empty() {
+            return;
+        }
+        let replicas = self.replicas.clone();
+        // Waits for appends that are under way.
+        let left = tokio::task::spawn_blocking(move || {
+            for (name, epoch) in &moved {
+                info!(target: "state.change.logger", partition = %name, epoch = epoch.0, "is no replica any more");
+                replicas.step_down(name, *epoch);
+            }
+            moved
+        });
+        for (name, _) in left.await.unwrap_or_default() {
+            self.notify_coordinator(&name);
         }
     }
 

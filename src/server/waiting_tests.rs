@@ -17,6 +17,7 @@ use common::{
     error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, Timestamp},
     properties::Properties,
+    topic::GROUP_METADATA_TOPIC,
 };
 use kafka_protocol::{
     messages::{
@@ -111,6 +112,10 @@ impl Fixture {
     }
 
     async fn lead(&self, leader: i32, epoch: i32) {
+        self.lead_topic(TOPIC, leader, epoch).await;
+    }
+
+    async fn lead_topic(&self, topic: &str, leader: i32, epoch: i32) {
         let leadership = Leadership {
             leader: BrokerId(leader),
             leader_epoch: LeaderEpoch(epoch),
@@ -125,30 +130,21 @@ impl Fixture {
             assignment: Assignment::of(vec![BrokerId(OWN), BrokerId(OTHER)]),
             is_new: true,
         });
-        let topic =
-            LeaderAndIsrTopic { name: TOPIC.into(), id: None, partitions: partitions.collect() };
-        let told = LeaderAndIsr { topics: vec![topic], live_leaders: Vec::new() };
+        let led =
+            LeaderAndIsrTopic { name: topic.into(), id: None, partitions: partitions.collect() };
+        let told = LeaderAndIsr { topics: vec![led], live_leaders: Vec::new() };
         let answer = self.tell(Body::LeaderAndIsr(told)).await;
         assert!(answer.partitions.iter().all(|(_, error)| error.is_none()), "{answer:?}");
-        self.know(Some(snapshot::Partition {
-            leader: leadership.leader,
-            leader_epoch: leadership.leader_epoch,
-            isr: leadership.isr[..].into(),
-            replicas: leadership.isr[..].into(),
-            offline_replicas: Box::default(),
-            partition_epoch: leadership.partition_epoch,
-            controller_epoch: leadership.controller_epoch,
-        }))
-        .await;
+        self.know(topic, Some(state(leader, epoch, &[OWN, OTHER]))).await;
     }
 
     /// Tells the broker what the partitions are in the cluster, or that they are no more.
-    async fn know(&self, partition: Option<snapshot::Partition>) {
+    async fn know(&self, topic: &str, partition: Option<snapshot::Partition>) {
         let partitions = (0..2).map(|index| (index, partition.clone())).collect();
         let update = Update {
             controller: Some(BrokerId(OWN)),
             brokers: self.broker().metadata.load().brokers().cloned().collect(),
-            topics: vec![TopicUpdate { name: TOPIC.into(), id: None, partitions }],
+            topics: vec![TopicUpdate { name: topic.into(), id: None, partitions }],
         };
         self.tell(Body::UpdateMetadata(Arc::new(update))).await;
     }
@@ -289,6 +285,20 @@ impl Crowd {
     }
 }
 
+/// What all brokers are told of a partition.
+fn state(leader: i32, epoch: i32, replicas: &[i32]) -> snapshot::Partition {
+    let replicas: Box<[BrokerId]> = replicas.iter().map(|id| BrokerId(*id)).collect();
+    snapshot::Partition {
+        leader: BrokerId(leader),
+        leader_epoch: LeaderEpoch(epoch),
+        isr: replicas.clone(),
+        replicas,
+        offline_replicas: Box::default(),
+        partition_epoch: PartitionEpoch(epoch),
+        controller_epoch: ControllerEpoch(1),
+    }
+}
+
 fn topic_name() -> TopicName {
     TopicName(StrBytes::from_static_str(TOPIC))
 }
@@ -344,7 +354,7 @@ async fn whoever_waits_at_a_replica_is_answered_when_it_is_deleted() {
     let easy = fixture.fetch(EASY_CONSUMER).await;
     fixture.has_begun("Fetch", 22).await;
     assert!(crowd.nobody_is_answered());
-    fixture.know(None).await;
+    fixture.know(TOPIC, None).await;
     fixture.stop_replicas(DURING_DELETE).await;
     let unknown = ErrorCode::UnknownTopicOrPartition;
     assert_eq!(crowd.answers().await, [unknown; 4]);
@@ -369,6 +379,37 @@ async fn nobody_but_the_new_leader_waits_while_a_replica_is_handed_over() {
     }
     tokio::time::timeout(PATIENCE, stopped).await.expect("the replicas stop").unwrap();
     assert!(fixture.broker().replicas.get(TOPIC, 0).is_none());
+}
+
+/// A controller that dies after the end of a move is written may never say StopReplica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_at_a_leader_is_answered_when_all_are_told_that_it_is_no_replica() {
+    let fixture = Fixture::start().await;
+    let crowd = fixture.crowd().await;
+    assert!(crowd.nobody_is_answered());
+    fixture.know(TOPIC, Some(state(OTHER, 2, &[OTHER]))).await;
+    let (fenced, not_leader) = (ErrorCode::FencedLeaderEpoch, ErrorCode::NotLeaderOrFollower);
+    assert_eq!(crowd.answers().await, [not_leader, fenced, not_leader, fenced]);
+    assert_eq!(get(fixture.produce().await).await, not_leader);
+    assert_eq!(get(fixture.fetch(OLD_CONSUMER).await).await, not_leader);
+    let log = fixture.broker().replicas.get(TOPIC, 0).unwrap().log().clone();
+    assert_eq!(log.end_offset().0, 2, "it stays");
+    // The controller that comes next says it again, with a newer epoch perhaps.
+    fixture.know(TOPIC, Some(state(OTHER, 3, &[OTHER]))).await;
+    assert_eq!(get(fixture.fetch(CONSUMER).await).await, fenced, "the new leader may ask yet");
+    fixture.stop_replicas(LeaderEpoch(3)).await;
+    assert!(fixture.broker().replicas.get(TOPIC, 0).is_none());
+    assert_eq!(get(fixture.fetch(CONSUMER).await).await, not_leader);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_leaves_when_all_are_told_that_its_partition_is_elsewhere() {
+    let fixture = Fixture::start().await;
+    fixture.lead_topic(GROUP_METADATA_TOPIC, OWN, 1).await;
+    let groups = &fixture.broker().groups;
+    until(|| groups.look("orders", |_| ()).is_ok()).await;
+    fixture.know(GROUP_METADATA_TOPIC, Some(state(OTHER, 2, &[OTHER]))).await;
+    assert_eq!(groups.look("orders", |_| ()), Err(ErrorCode::NotCoordinator));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
