@@ -19,6 +19,7 @@ use crate::{
     deletion::Deletion,
     elect_leaders::Election,
     election::{Strategy, Voters, elect},
+    ending::Ending,
     held::Held,
     plan::{Applied, Decided, Hearers, Outcome, Plan, Step, Todo, Write},
     reassignment::{MoveRequest, Orders},
@@ -75,6 +76,8 @@ pub struct Controller {
     pub(crate) held: Held,
     /// Partitions that are being moved.
     pub(crate) moving: BTreeSet<TopicPartition>,
+    /// Moves that have arrived, and whose end is not to be written yet.
+    pub(crate) ending: BTreeMap<TopicPartition, Ending>,
     /// What `/admin/reassign_partitions` says.
     pub(crate) orders: Option<Orders>,
     /// Moves that were ordered and not begun.
@@ -124,6 +127,7 @@ impl Controller {
             names: HashMap::new(),
             held: Held::default(),
             moving: BTreeSet::new(),
+            ending: BTreeMap::new(),
             orders: None,
             move_requests: Vec::new(),
             elections: Vec::new(),
@@ -274,7 +278,9 @@ impl Controller {
         }
         for (index, partition) in &topic.partitions {
             self.held.remove(&name, *index, &partition.assignment.replicas);
-            self.moving.remove(&TopicPartition::new(Arc::clone(&name), *index));
+            let id = TopicPartition::new(Arc::clone(&name), *index);
+            self.moving.remove(&id);
+            self.ending.remove(&id);
         }
     }
 
@@ -330,44 +336,6 @@ impl Controller {
         self.plan_alterations(&mut plan);
         self.unclean.clear();
         plan
-    }
-
-    /// Decides what a topic's znode shall say; `moves` are assignments to be written.
-    fn plan_topic(
-        &mut self,
-        name: Arc<str>,
-        moves: BTreeMap<i32, Assignment>,
-        new_id: &mut dyn FnMut() -> Uuid,
-        plan: &mut Plan,
-    ) {
-        let Some(topic) = self.topics.get(&name) else { return };
-        if topic.stale {
-            self.topics_todo.insert(name);
-            return;
-        }
-        if topic.deletion.is_some() {
-            self.plan_deletion(name, plan);
-            return;
-        }
-        let lacks_id = topic.id.is_none() && self.options.topic_ids;
-        if !lacks_id && moves.is_empty() && topic.arrived.is_empty() {
-            return;
-        }
-        let assignments =
-            |(index, partition): (&i32, &Partition)| (*index, partition.assignment.clone());
-        let mut partitions: BTreeMap<i32, Assignment> =
-            topic.partitions.iter().map(assignments).collect();
-        for (index, assignment) in moves {
-            plan.moves(TopicPartition::new(Arc::clone(&name), index));
-            partitions.insert(index, assignment);
-        }
-        let write = plan.write(Write::SetTopic {
-            name: Arc::clone(&name),
-            id: if lacks_id { Some(new_id()) } else { topic.id },
-            partitions,
-            expected: topic.version,
-        });
-        plan.steps.push(Step::Topic { name, write });
     }
 
     fn plan_partition(&mut self, partition: TopicPartition, todo: Todo, plan: &mut Plan) {
@@ -700,45 +668,6 @@ impl Controller {
             let leader_epoch = leadership.leader_epoch;
             let content = StopReplicaPartition { index: id.partition, leader_epoch, delete };
             batch.stop(broker, id, content);
-        }
-    }
-
-    fn apply_topic(
-        &mut self,
-        name: Arc<str>,
-        write: &Write,
-        outcome: Outcome,
-        applied: &mut Applied,
-    ) {
-        let Some(topic) = self.topics.get_mut(&name) else { return };
-        match (write, outcome) {
-            (Write::SetTopic { id, partitions, .. }, Outcome::Done { version }) => {
-                topic.version = version;
-                topic.id = *id;
-                topic.arrived.clear();
-                let is_other = |(index, assignment): &(&i32, &Assignment)| {
-                    let known = topic.partitions.get(*index);
-                    known.is_some_and(|known| known.assignment != **assignment)
-                };
-                let moved: Vec<(i32, Assignment)> = partitions
-                    .iter()
-                    .filter(is_other)
-                    .map(|(index, assignment)| (*index, assignment.clone()))
-                    .collect();
-                for (index, assignment) in moved {
-                    self.adopt(&TopicPartition::new(Arc::clone(&name), index), assignment);
-                }
-                self.moves_are_written(&name);
-                if let Some(id) = id {
-                    self.names.insert(*id, name);
-                }
-                applied.more = true;
-            }
-            _ => {
-                topic.stale = true;
-                applied.reread.insert(Arc::clone(&name));
-                self.topics_todo.insert(name);
-            }
         }
     }
 }

@@ -53,13 +53,10 @@ impl Controller {
         let Some(topic) = self.topics.get(&name) else { return };
         let Some(deletion) = &topic.deletion else { return };
         if deletion.late_partitions {
-            let partitions = topic.partitions.iter();
             let write = plan.write(Write::SetTopic {
                 name: Arc::clone(&name),
                 id: topic.id,
-                partitions: partitions
-                    .map(|(index, partition)| (*index, partition.assignment.clone()))
-                    .collect(),
+                partitions: self.to_be_stored(&name, topic),
                 expected: topic.version,
             });
             plan.steps.push(Step::Topic { name: Arc::clone(&name), write });
@@ -173,6 +170,7 @@ impl Controller {
         errors: Vec<(TopicPartition, ErrorCode)>,
     ) {
         for (partition, error) in errors {
+            self.has_stopped(&partition, broker);
             let Some(topic) = self.topics.get_mut(&partition.topic) else { continue };
             let Some(deletion) = &mut topic.deletion else { continue };
             let Some(state) = deletion.replicas.get_mut(&(partition.partition, broker)) else {

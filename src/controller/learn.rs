@@ -102,6 +102,8 @@ impl Controller {
             self.brokers.insert(live.broker.id, live);
         }
         self.brokers.retain(|id, _| !went.contains(id));
+        self.wait_no_more_for(&went);
+        self.stop_again(&bounced);
         if came.is_empty() && went.is_empty() {
             return;
         }
@@ -134,6 +136,7 @@ impl Controller {
                 self.fail_deletion(&partition, &lost);
             }
         }
+        self.stop_again(&behind);
         self.tell_anew(&behind);
     }
 
@@ -203,6 +206,7 @@ impl Controller {
                 moved.push((index, assignment));
             } else if !is_behind {
                 topic.arrived.remove(&index);
+                self.ending.remove(&TopicPartition::new(Arc::clone(&name), index));
             }
         }
         for (index, leadership) in leaderships {
@@ -228,6 +232,7 @@ impl Controller {
             match self.topics.get_mut(&name) {
                 Some(topic) if self.options.delete_topics => {
                     topic.deletion.get_or_insert_with(Deletion::default);
+                    self.move_on(&name);
                     self.topics_todo.insert(name);
                 }
                 _ => {

@@ -22,6 +22,7 @@ pub mod topics;
 
 mod controlled_shutdown;
 mod deletion;
+mod ending;
 mod held;
 mod learn;
 

@@ -2,7 +2,7 @@
 //!
 //! The order is written into the topic's znode first: from then on the move goes on, whoever is the controller. The
 //! replicas to be added follow; once all targets are in sync, leadership goes to one of them and the others are told to
-//! delete what they have. At last the topic's znode says that nothing moves any more.
+//! delete what they have. At last, when they have, the topic's znode says that nothing moves any more (see `ending`).
 //! Source: `KafkaController.onPartitionReassignment`, KIP-455.
 
 use std::{
@@ -66,10 +66,13 @@ impl Controller {
         &self,
         only: Option<&BTreeSet<TopicPartition>>,
     ) -> BTreeMap<TopicPartition, Assignment> {
-        let all = self.moving.iter().filter(|id| only.is_none_or(|only| only.contains(*id)));
+        let all = self.moving.iter().chain(self.ending.keys());
+        let all = all.filter(|id| only.is_none_or(|only| only.contains(*id)));
         let assignment = |id: &TopicPartition| {
             let topic = self.topics.get(&id.topic).filter(|topic| topic.deletion.is_none())?;
-            Some((id.clone(), topic.partitions.get(&id.partition)?.assignment.clone()))
+            let known = &topic.partitions.get(&id.partition)?.assignment;
+            let stored = self.ending.get(id).map_or(known, |ending| &ending.before);
+            Some((id.clone(), stored.clone()))
         };
         all.filter_map(assignment).collect()
     }
@@ -270,6 +273,7 @@ impl Controller {
         let Some(old) = self.assign(id, new) else { return };
         let Some(topic) = self.topics.get_mut(&id.topic) else { return };
         topic.arrived.remove(&id.partition);
+        self.ending.remove(id);
         let Some(partition) = topic.partitions.get(&id.partition) else { return };
         let assignment = &partition.assignment;
         let dropped: Vec<BrokerId> =
@@ -294,7 +298,7 @@ impl Controller {
         Some(std::mem::replace(&mut partition.assignment, new))
     }
 
-    /// A move is done: from now on the targets are all, and the others delete what they have.
+    /// A move has arrived: from now on the targets are all, and the others delete what they have.
     pub(crate) fn arrive(&mut self, id: &TopicPartition, hearers: &mut Hearers) {
         let Some(topic) = self.topics.get_mut(&id.topic) else { return };
         let Some(partition) = topic.partitions.get(&id.partition) else { return };
@@ -302,7 +306,9 @@ impl Controller {
         let target = Assignment::of(partition.assignment.target());
         topic.arrived.insert(id.partition);
         self.topics_todo.insert(Arc::clone(&id.topic));
-        self.assign(id, target);
+        if let Some(before) = self.assign(id, target) {
+            self.wait_for_end(id, before);
+        }
     }
 
     /// Whether a new ISR has all that a move waits for: then its end is decided next.

@@ -17,6 +17,7 @@ mod alter_partition;
 mod brokers;
 mod deletion;
 mod elections;
+mod ending;
 mod golden;
 mod random;
 mod reassignment;
