@@ -385,6 +385,7 @@ impl World {
         match request.body {
             Body::UpdateMetadata(update) => {
                 process.metadata.apply(&update);
+                self.leave_what_moved(id, &update);
             }
             Body::LeaderAndIsr(told) => {
                 for told in told.topics.into_iter().flat_map(|topic| topic.partitions) {

@@ -33,11 +33,14 @@ pub enum Bug {
     FormerCoordinatorsAreObeyed,
     /// A broker does not tell the controller of a log directory that has failed. It was a bug of the broker's once.
     FailedDirectoriesAreNotTold,
+    /// A broker leads and follows on until StopReplica, though all are told that its replica is elsewhere. It was a bug of the
+    /// broker's once.
+    MovedReplicasGoOn,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
         Bug::LogsMayPart,
@@ -52,6 +55,7 @@ impl Bug {
         Bug::OneMarkerIsWrong,
         Bug::FormerCoordinatorsAreObeyed,
         Bug::FailedDirectoriesAreNotTold,
+        Bug::MovedReplicasGoOn,
     ];
 
     /// The bug of a name.

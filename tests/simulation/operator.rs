@@ -12,8 +12,10 @@ use controller::{
     change::Change,
     request::{self, DURING_DELETE, StopReplicaPartition},
 };
+use metadata::snapshot::Update;
 
 use crate::{
+    bugs::Bug,
     network::{Message, Node, RequestId},
     replica::Role,
     world::{Event, Millis, REPLICAS, World},
@@ -81,6 +83,29 @@ impl World {
         self.go_on_stopping(id, Stopping { asked, told, until });
     }
 
+    /// Steps down from the partitions that are elsewhere by what all brokers are told.
+    pub fn leave_what_moved(&mut self, id: BrokerId, update: &Update) {
+        if self.options.bug == Some(Bug::MovedReplicasGoOn) {
+            return;
+        }
+        let told = update.topics.iter().flat_map(|topic| &topic.partitions);
+        for (partition, state) in told {
+            let Some(state) = state.as_ref().filter(|one| !one.replicas.contains(&id)) else {
+                continue;
+            };
+            let Some(replica) = self.replica(id, *partition) else { continue };
+            if replica.role.epoch() >= state.leader_epoch {
+                continue;
+            }
+            self.note(format_args!("broker {id} is no replica of {partition} any more"));
+            self.give_up_leading(id, *partition, state.leader_epoch);
+            match self.replica(id, *partition) {
+                Some(replica) if owes(&replica.role) => replica.copying = None,
+                _ => self.unhost(id, *partition),
+            }
+        }
+    }
+
     fn give_up_leading(&mut self, id: BrokerId, partition: i32, told: LeaderEpoch) {
         let Some(replica) = self.replica(id, partition) else { return };
         let Role::Leader(leader) = &replica.role else { return };
@@ -99,7 +124,6 @@ impl World {
 
     /// Stops the replicas that are taken over; answers when all are, or it has taken too long.
     pub fn go_on_stopping(&mut self, id: BrokerId, stopping: Stopping) {
-        let owes = |role: &Role| matches!(role, Role::Follower { owes: true, .. });
         let waits = stopping.told.iter().any(|one| {
             one.leader_epoch.0 >= 0
                 && self.replica(id, one.index).is_some_and(|replica| owes(&replica.role))
@@ -126,13 +150,17 @@ impl World {
         if !overrides && told.leader_epoch < current {
             return ErrorCode::FencedLeaderEpoch;
         }
-        if let Some(replica) = process.replicas.get_mut(&told.index) {
-            replica.role = Role::None;
-            replica.copying = None;
-        }
-        self.wake(id, told.index);
-        self.process(id).replicas.remove(&told.index);
+        self.unhost(id, told.index);
         if told.delete { self.delete_log(id, told.index) } else { ErrorCode::None }
+    }
+
+    /// Whoever waits is answered; the log stays.
+    fn unhost(&mut self, id: BrokerId, partition: i32) {
+        let Some(replica) = self.replica(id, partition) else { return };
+        replica.role = Role::None;
+        replica.copying = None;
+        self.wake(id, partition);
+        self.process(id).replicas.remove(&partition);
     }
 
     fn delete_log(&mut self, id: BrokerId, partition: i32) -> ErrorCode {
@@ -152,4 +180,8 @@ impl World {
         self.forget_from(id, partition, Offset::ZERO);
         ErrorCode::None
     }
+}
+
+fn owes(role: &Role) -> bool {
+    matches!(role, Role::Follower { owes: true, .. })
 }

@@ -25,6 +25,7 @@ fn what_has_to_hold_holds() {
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::FailedDirectoriesAreNotTold => 148,
+        Bug::MovedReplicasGoOn => 63,
         Bug::TakeoverTellsTheWatermark => 1106,
         _ => 1,
     }

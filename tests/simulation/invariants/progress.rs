@@ -60,13 +60,17 @@ impl World {
                 let what = format!("{partition} has {assignment:?} and isr {:?}", state.isr);
                 return self.violate(NAME, what);
             }
-            // A broker that was away when its replica was moved elsewhere is not told, with Kafka neither.
-            for id in assignment.replicas {
+            for id in self.running() {
                 let Some(replica) = self.replica(id, partition) else { continue };
                 let (epoch, leads) =
                     (replica.role.epoch(), matches!(replica.role, Role::Leader(_)));
-                let is_hosted = epoch != LeaderEpoch::NONE;
-                if is_hosted && (epoch != state.leader_epoch || leads != (id == state.leader)) {
+                // A broker that was away when its replica was moved elsewhere is not told to delete it, with Kafka neither. It
+                // does not lead, though.
+                let is_wrong = match assignment.replicas.contains(&id) {
+                    true => epoch != state.leader_epoch || leads != (id == state.leader),
+                    false => leads,
+                };
+                if epoch != LeaderEpoch::NONE && is_wrong {
                     let what = format!(
                         "{id} is in epoch {epoch} of {partition}, led by {} in {}",
                         state.leader, state.leader_epoch
