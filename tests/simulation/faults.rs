@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use common::ids::{BrokerId, Offset};
-use zk::{fake::Fault, store::ZkStore};
+use zk::{changes::SessionState, fake::Fault, store::ZkStore};
 
 use crate::{
     broker::Offset0,
@@ -189,8 +189,11 @@ impl World {
                 disk.synced = crate::broker::segment_sizes(&log.path());
             }
         }
-        let closed = at_once(process.store.close());
-        closed.expect("at once").expect("a fake can be closed");
+        // Who does not reach ZooKeeper cannot end its session: it expires, as after a crash.
+        if matches!(process.store.session(), SessionState::Connected(_)) {
+            let closed = at_once(process.store.close());
+            closed.expect("at once").expect("a fake can be closed");
+        }
         self.crash(id);
         self.start_after(id, 30, 1500);
     }
