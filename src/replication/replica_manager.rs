@@ -14,7 +14,7 @@ use common::{
 use metadata::snapshot::Update;
 use parking_lot::{Mutex, RwLock};
 use partition::leader::Leadership;
-use storage::log_manager::{LogManager, NewLog};
+use storage::log_manager::{CreateError, LogManager, NewLog};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -383,6 +383,10 @@ impl ReplicaManager {
             self.unhost(name);
             self.logs.set_aside(name).map_err(|error| storage_error(name, &error))?;
             log = self.logs.get_or_create(&new);
+        }
+        if let Err(error @ CreateError::NoName(_)) = &log {
+            warn!(partition = %name, error = %error, "cannot be a replica");
+            return Err(ErrorCode::UnknownServerError);
         }
         self.note_log(name, log.is_ok());
         let log = log.map_err(|error| storage_error(name, &error))?;

@@ -54,15 +54,20 @@ pub fn parse(name: &str) -> Option<(TopicPartition, DirectoryKind)> {
 }
 
 /// A new name for the partition's directory. For `Delete` and `Stray` the topic is cut to make the name fit;
-/// `None` where a `Future` name would be too long, which Kafka refuses.
+/// `None` where no directory of ours can have it: one that is no single name, that would be read back as another
+/// partition's, or that is too long.
 pub fn new_name(partition: &TopicPartition, kind: DirectoryKind, unique: Uuid) -> Option<String> {
     let TopicPartition { topic, partition } = partition;
+    // Requests of a controller name topics, and nobody has checked those.
+    if topic.is_empty() || topic.contains(['/', '\0']) || *partition < 0 {
+        return None;
+    }
     let suffix = match kind {
-        DirectoryKind::Live => return Some(format!("{topic}-{partition}")),
+        DirectoryKind::Live => format!("-{partition}"),
         _ => format!("-{partition}.{:032x}{}", unique.0, kind.suffix()),
     };
     let room = NAME_LENGTH_MAX - suffix.len();
-    if kind == DirectoryKind::Future && topic.len() > room {
+    if matches!(kind, DirectoryKind::Live | DirectoryKind::Future) && topic.len() > room {
         return None;
     }
     // Topic names are ASCII; anything else came from a directory's name and is cut at a character.
@@ -115,5 +120,17 @@ mod tests {
             "t-3.000000000000000000000000000000ab-future"
         );
         assert_eq!(new_name(&short, DirectoryKind::Live, Uuid(0)).unwrap(), "t-3");
+    }
+
+    #[test]
+    fn nothing_is_named_outside_a_log_directory_or_like_another_partition() {
+        let live = |topic: &str, partition| {
+            new_name(&TopicPartition::new(topic, partition), DirectoryKind::Live, Uuid(0))
+        };
+        for wrong in ["a/b", "/etc", "../up", "", "nul\0", &"x".repeat(254)] {
+            assert_eq!(live(wrong, 0), None, "{wrong:?}");
+        }
+        assert_eq!(live("t", -1), None);
+        assert!(live(&"x".repeat(253), 0).is_some());
     }
 }

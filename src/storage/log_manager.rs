@@ -142,9 +142,9 @@ pub enum CreateError {
         /// Where its log is.
         path: PathBuf,
     },
-    /// INVALID_TOPIC_EXCEPTION: the directory's name would be too long.
-    #[error("The name of the directory for {0} would be longer than 255 characters")]
-    NameTooLong(TopicPartition),
+    /// UNKNOWN_SERVER_ERROR: a directory cannot have that name, or it would be longer than 255 characters.
+    #[error("No directory can be named for {0}")]
+    NoName(TopicPartition),
     /// KAFKA_STORAGE_ERROR: no directory took it.
     #[error("No log directory could take {partition}")]
     Failed {
@@ -349,7 +349,7 @@ impl LogManager {
     ) -> Result<Arc<Log>, CreateError> {
         let partition = &new.partition;
         let name = directory_name::new_name(partition, kind, Uuid::random())
-            .ok_or_else(|| CreateError::NameTooLong(partition.clone()))?;
+            .ok_or_else(|| CreateError::NoName(partition.clone()))?;
         let mut failure = LogError::Offline(PathBuf::new());
         for directory in directories {
             if directory.is_offline() {

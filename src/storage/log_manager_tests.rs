@@ -104,6 +104,17 @@ fn logs_are_there_again_after_a_stop_and_after_a_crash() {
 }
 
 #[test]
+fn a_log_that_cannot_be_named_costs_no_directory() {
+    let fixture = Fixture::new(1);
+    let manager = fixture.open().unwrap();
+    for (topic, partition) in [("a/b", 0), ("../up", 0), ("t", -1)] {
+        let made = manager.get_or_create(&new(topic, partition));
+        assert!(matches!(made, Err(CreateError::NoName(_))), "{topic}");
+    }
+    manager.get_or_create(&new("t", 0)).unwrap();
+}
+
+#[test]
 fn a_deleted_log_is_gone_at_once_and_its_files_later() {
     let fixture = Fixture::new(1);
     let manager = fixture.open().unwrap();
