@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use common::{
+    error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch},
     topic::Uuid,
 };
@@ -33,6 +34,12 @@ pub(crate) async fn handle(
     request: AlterPartitionRequest,
 ) -> AlterPartitionResponse {
     let version = ctx.api_version;
+    let mut recoveries = request.topics.iter().flat_map(|topic| &topic.partitions);
+    // Kafka fails on a number that it does not know.
+    if recoveries.any(|one| !(0..=RECOVERING).contains(&one.leader_recovery_state)) {
+        let error = ErrorCode::UnknownServerError;
+        return AlterPartitionResponse::default().with_error_code(error.code());
+    }
     let partitions = request.topics.iter().flat_map(|topic| {
         let key = match version {
             TOPIC_IDS.. => TopicKey::Id(Uuid(topic.topic_id.as_u128())),
