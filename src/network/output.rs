@@ -154,6 +154,12 @@ impl Output {
 
     /// Sends the pieces in memory at the front, as one packet with the file that follows.
     fn send_bytes(&self, socket: &TcpStream) -> io::Result<usize> {
+        // Most answers are alone and one piece, for which the kernel need not copy and check a list of pieces.
+        if self.pieces.len() == 1
+            && let Some(Piece::Bytes(bytes)) = self.pieces.front()
+        {
+            return Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);
+        }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
         let mut flags = SendFlags::NOSIGNAL;

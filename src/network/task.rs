@@ -418,9 +418,13 @@ impl Task {
             Poll::Ready(Ok(count)) => {
                 self.traffic.bytes_in.mark(count as u64);
                 self.touch();
-                let look_at = clock::next_tick(self.active_at + BUFFER_KEPT).into();
-                if self.timer.deadline() > look_at {
-                    self.timer.as_mut().reset(look_at);
+                let look_at = self.active_at + BUFFER_KEPT;
+                // An active connection's timer comes up sooner: the tick is not looked for.
+                if self.timer.deadline() > look_at.into() {
+                    let look_at = clock::next_tick(look_at).into();
+                    if self.timer.deadline() > look_at {
+                        self.timer.as_mut().reset(look_at);
+                    }
                 }
                 Poll::Ready(Ok(()))
             }
