@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, IoSlice},
+    os::unix::fs::FileExt,
 };
 
 use common::ids::{LeaderEpoch, Offset, Timestamp};
@@ -24,6 +25,9 @@ use crate::{
     transaction_index::AbortedTransaction,
     verification::VerificationGuard,
 };
+
+/// Pieces of up to so many bytes are written as one: to copy them costs less than the kernel's look at a list.
+const JOINED_MAX: usize = 1024;
 
 /// Largest segment: positions in indexes are 31-bit numbers.
 const SEGMENT_SIZE_MAX: u64 = i32::MAX as u64;
@@ -623,6 +627,15 @@ fn note_indexes(state: &mut State, active: &mut Active, sum: &Sum, position: u64
 fn write_all_at(file: &File, mut pieces: &mut [IoSlice<'_>], mut position: u64) -> io::Result<()> {
     #[cfg(test)]
     crate::faults::before_write(file, pieces, position)?;
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if length <= JOINED_MAX {
+        let (mut joined, mut end) = ([0; JOINED_MAX], 0);
+        for piece in pieces {
+            joined[end..end + piece.len()].copy_from_slice(piece);
+            end += piece.len();
+        }
+        return file.write_all_at(&joined[..length], position);
+    }
     while pieces.iter().any(|piece| !piece.is_empty()) {
         match rustix::io::pwritev(file, pieces, position) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -635,4 +648,25 @@ fn write_all_at(file: &File, mut pieces: &mut [IoSlice<'_>], mut position: u64) 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Read};
+
+    use super::{JOINED_MAX, write_all_at};
+
+    #[test]
+    fn pieces_are_written_one_behind_the_other_however_large() {
+        for length in [62, JOINED_MAX - 1, JOINED_MAX, JOINED_MAX + 1, 3 * JOINED_MAX] {
+            let bytes: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+            let mut file = tempfile::tempfile().unwrap();
+            write_all_at(&file, &mut [IoSlice::new(b"before")], 0).unwrap();
+            let pieces = &mut [IoSlice::new(&bytes[..61]), IoSlice::new(&bytes[61..])];
+            write_all_at(&file, pieces, 6).unwrap();
+            let mut written = Vec::new();
+            file.read_to_end(&mut written).unwrap();
+            assert_eq!(written, [b"before", &bytes[..]].concat(), "{length}");
+        }
+    }
 }
