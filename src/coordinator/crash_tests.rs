@@ -20,7 +20,7 @@ use record::{
     control,
     validate::{self, Origin, Rules},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use transaction_coordinator::{
     action::Reply,
@@ -31,7 +31,7 @@ use transaction_coordinator::{
 use super::{Broker, commit, commit_in, committed, load_groups, log, transactions};
 use crate::{
     groups::Groups,
-    shard::Shard,
+    shard::{Answer, Shard},
     transactions::{Effect, Markers, Transactions},
 };
 
@@ -80,7 +80,7 @@ impl Transacting {
         (self.shard, self.effects) = Transacting::load(&self.broker, self.epoch, isr);
     }
 
-    fn init(&mut self) -> oneshot::Receiver<Reply> {
+    fn init(&mut self) -> Answer<Reply> {
         let reply = self.shard.request(|reply| Event::InitProducerId {
             transactional_id: "id".into(),
             timeout_ms: 60_000,
@@ -96,7 +96,7 @@ impl Transacting {
         reply
     }
 
-    fn add(&self) -> oneshot::Receiver<Reply> {
+    fn add(&self) -> Answer<Reply> {
         self.shard.request(|reply| Event::AddPartitions {
             transactional_id: "id".into(),
             producer_id: PRODUCER,
@@ -106,7 +106,7 @@ impl Transacting {
         })
     }
 
-    fn end(&self, result: TransactionResult) -> oneshot::Receiver<Reply> {
+    fn end(&self, result: TransactionResult) -> Answer<Reply> {
         self.shard.request(|reply| Event::EndTxn {
             transactional_id: "id".into(),
             producer_id: PRODUCER,
@@ -150,8 +150,16 @@ fn partitions() -> Vec<TopicPartition> {
     (0..2).map(|partition| TopicPartition::new("t", partition)).collect()
 }
 
-fn answer<T>(mut reply: oneshot::Receiver<T>) -> T {
-    reply.try_recv().expect("an answer at once")
+fn answer<T>(mut reply: Answer<T>) -> T {
+    given(&mut reply).expect("an answer at once")
+}
+
+/// The answer, where it is there.
+fn given<T>(reply: &mut Answer<T>) -> Option<T> {
+    match reply {
+        Answer::Given(reply) => reply.take(),
+        Answer::Coming(reply) => reply.try_recv().ok(),
+    }
 }
 
 const ENDS: [(TransactionResult, TransactionState, TransactionState); 2] = [
@@ -167,7 +175,7 @@ async fn a_producer_is_there_again_when_the_coordinator_is_killed_at_its_start()
             world.kill(&[1, 2]);
         }
         let mut reply = world.init();
-        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
         world.kill(&[1]);
         assert_eq!(world.state(), Some(TransactionState::Empty), "{killed:?}");
         let Reply::InitProducerId { error, producer_id, producer_epoch } = answer(world.init())
@@ -189,7 +197,7 @@ async fn a_transaction_goes_on_when_the_coordinator_is_killed_while_partitions_a
                 world.kill(&[1, 2]);
             }
             let mut reply = world.add();
-            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
             world.kill(&[1]);
             assert_eq!(world.state(), Some(TransactionState::Ongoing), "{killed:?}");
             assert!(world.markers().is_none(), "nothing is decided");
@@ -214,7 +222,7 @@ async fn a_decision_stands_when_the_coordinator_is_killed_after_it() {
                 world.kill(&[1, 2]);
             }
             let mut reply = world.end(result);
-            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
             world.kill(&[1]);
             assert_eq!(world.state(), Some(prepared), "{killed:?}");
             let waits = Reply::EndTxn(ErrorCode::ConcurrentTransactions);
@@ -308,11 +316,7 @@ fn member(member_id: &str, generation: i32) -> GroupMember {
     }
 }
 
-fn sync(
-    shard: &Arc<Shard<Groups>>,
-    member_id: &str,
-    generation: i32,
-) -> oneshot::Receiver<GroupReply> {
+fn sync(shard: &Arc<Shard<Groups>>, member_id: &str, generation: i32) -> Answer<GroupReply> {
     let request = SyncRequest {
         member: member(member_id, generation),
         protocol_type: None,
@@ -358,7 +362,7 @@ async fn a_generation_stands_when_the_coordinator_is_killed_at_its_assignment() 
         let shard = lead(&broker, 0, isr, &stop);
         let (_, generation, id) = join(&shard, "").await;
         let mut reply = sync(&shard, &id, generation);
-        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
         let shard = lead(&broker, 1, &[1], &stop);
         assert_eq!(heartbeat(&shard, &id, generation), GroupReply::Heartbeat(ErrorCode::None));
         let GroupReply::Sync(synced) = answer(sync(&shard, &id, generation)) else {
@@ -383,7 +387,7 @@ async fn an_offset_is_kept_when_the_coordinator_is_killed_at_its_commit() {
         let shard = lead(&broker, 1, isr, &stop);
         assert_eq!(committed(&shard), 5, "acknowledged");
         let mut reply = shard.request(commit(6));
-        assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+        assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
         let shard = lead(&broker, 2, &[1], &stop);
         assert_eq!(committed(&shard), 6, "it is in the log");
         assert_eq!(answer(shard.request(commit(7))), done);
@@ -409,7 +413,7 @@ fn commit_in_transaction(
     broker: &Broker,
     shard: &Arc<Shard<Groups>>,
     offset: i64,
-) -> oneshot::Receiver<GroupReply> {
+) -> Answer<GroupReply> {
     let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
     let started = partition.start_verification((PRODUCER, EPOCH), -1).expect("it is led");
     if let Some(guard) = started {
@@ -439,7 +443,7 @@ async fn offsets_of_a_transaction_count_by_its_marker_when_the_coordinator_is_ki
             let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
             let shard = lead(&broker, 1, isr, &stop);
             let mut reply = commit_in_transaction(&broker, &shard, 6);
-            assert_eq!(reply.try_recv().is_ok(), killed == Killed::AfterAnswer);
+            assert_eq!(given(&mut reply).is_some(), killed == Killed::AfterAnswer);
             // Killed while the transaction is open: none of it is seen, and all of it is held.
             let shard = lead(&broker, 2, &[1], &stop);
             assert_eq!((committed(&shard), is_unstable(&shard)), (5, true));

@@ -1,7 +1,7 @@
 //! The group coordinator as a shard runs it.
 
 use std::{
-    collections::HashMap,
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -35,8 +35,8 @@ pub struct Groups {
     /// The protocol's code for an append that failed.
     code: fn(&AppendFailure) -> ErrorCode,
     meters: GroupMeters,
-    /// How many offsets each commit under way holds; as many as appends.
-    commits: HashMap<u64, u64>,
+    /// How many offsets each commit under way holds, by its append's number, which grow; as many as appends.
+    commits: VecDeque<(u64, u64)>,
     actions: Vec<Action>,
 }
 
@@ -88,7 +88,7 @@ impl Groups {
         meters: GroupMeters,
     ) -> Groups {
         let coordinator = GroupCoordinator::new(config);
-        Groups { coordinator, code, meters, commits: HashMap::new(), actions: Vec::new() }
+        Groups { coordinator, code, meters, commits: VecDeque::new(), actions: Vec::new() }
     }
 
     /// The groups themselves, to ask.
@@ -110,7 +110,7 @@ impl Groups {
                 match action {
                     Action::Append { append, records, transaction, kind, timeout } => {
                         if kind == AppendKind::Offsets {
-                            self.commits.insert(append.0, records.len() as u64);
+                            self.commits.push_back((append.0, records.len() as u64));
                         }
                         match records.iter().map(log_record).collect() {
                             Ok(records) => {
@@ -206,7 +206,9 @@ impl Coordinator for Groups {
         steps: &mut Steps<Groups>,
     ) {
         let result = result.map_err(|failure| Failure((self.code)(&failure)));
-        let offsets = self.commits.remove(&append).unwrap_or(0);
+        let commit = self.commits.binary_search_by_key(&append, |(append, _)| *append);
+        let commit = commit.ok().and_then(|index| self.commits.remove(index));
+        let offsets = commit.map_or(0, |(_, offsets)| offsets);
         if result.is_ok() {
             self.meters.offset_commits.mark(offsets);
         }

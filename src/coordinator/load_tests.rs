@@ -40,7 +40,7 @@ async fn all_offsets_of_a_log_are_loaded() {
             let records: Vec<LogRecord> = (first..first + 100)
                 .map(|number| offset_record(number, (round * keys + number) as i64))
                 .collect();
-            writer.append(&records, None).expect("records that fit");
+            writer.append(&records, None, clock::wall_clock()).expect("records that fit");
         }
     }
     let began = clock::now();

@@ -3,10 +3,7 @@
 use std::{os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
-use common::{
-    clock,
-    ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId},
-};
+use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 use record::{
     batch::{Batch, Batches, NO_SEQUENCE},
     build::{BatchBuilder, BuildError},
@@ -139,7 +136,7 @@ impl CoordinatorLog {
         self.epoch
     }
 
-    /// Appends records as one batch; gives the offset after it. Returns when it is written, not when it is committed.
+    /// Appends records as one batch, all of the time `now`; gives the offset after it. Returns when it is written, not when it is committed.
     ///
     /// # Errors
     /// Nothing was appended.
@@ -147,8 +144,8 @@ impl CoordinatorLog {
         &self,
         records: &[LogRecord],
         transaction: Option<(ProducerId, ProducerEpoch)>,
+        now: Timestamp,
     ) -> Result<Offset, CoordinatorAppendError> {
-        let now = clock::wall_clock();
         let mut builder = BatchBuilder::new(self.compression);
         if let Some((id, epoch)) = transaction {
             builder = builder.producer(id, epoch, NO_SEQUENCE).transactional();

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
+    future::Future,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -102,6 +105,31 @@ pub enum AppendFailure {
     Lost,
 }
 
+/// The answer to a request. Fails where the shard is in charge no more.
+#[derive(Debug)]
+pub enum Answer<R> {
+    /// Given at once, as most are; none once it was taken.
+    Given(Option<R>),
+    /// Still to come.
+    Coming(oneshot::Receiver<R>),
+}
+
+/// The shard is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator is in charge no more")]
+pub struct Closed;
+
+impl<R: Unpin> Future for Answer<R> {
+    type Output = Result<R, Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Answer::Given(reply) => Poll::Ready(reply.take().ok_or(Closed)),
+            Answer::Coming(reply) => Pin::new(reply).poll(context).map_err(|_| Closed),
+        }
+    }
+}
+
 /// A coordinator on one partition, shared by the handlers and its own task.
 pub struct Shard<C: Coordinator> {
     log: CoordinatorLog,
@@ -116,6 +144,8 @@ struct State<C: Coordinator> {
     /// Requests without an answer; at most one for each request that connections have in flight.
     replies: HashMap<u64, oneshot::Sender<C::Reply>>,
     next_reply: u64,
+    /// The request that this turn is about, and its answer once there is one.
+    asked: Option<(u64, Option<C::Reply>)>,
     /// Appended and not committed, in the order of the log.
     pending: VecDeque<Pending>,
     /// Empty between turns; kept for its room.
@@ -169,6 +199,7 @@ impl<C: Coordinator> Shard<C> {
             coordinator,
             replies: HashMap::new(),
             next_reply: 0,
+            asked: None,
             pending: VecDeque::new(),
             steps: Steps::new(),
             wakes_at: None,
@@ -189,21 +220,24 @@ impl<C: Coordinator> Shard<C> {
         &self.log
     }
 
-    /// Hands in a request: `event` makes it with the number of its answer. The receiver fails where the shard is in
-    /// charge no more.
-    pub fn request(&self, event: impl FnOnce(u64) -> C::Event) -> oneshot::Receiver<C::Reply> {
-        let (sender, receiver) = oneshot::channel();
+    /// Hands in a request: `event` makes it with the number of its answer.
+    pub fn request(&self, event: impl FnOnce(u64) -> C::Event) -> Answer<C::Reply> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return receiver;
+            return Answer::Given(None);
         }
         let number = state.next_reply;
         state.next_reply += 1;
-        state.replies.insert(number, sender);
+        state.asked = Some((number, None));
         self.turn(&mut state, |coordinator, time, steps| {
             coordinator.on_event(event(number), time, steps);
         });
-        receiver
+        if let Some((_, Some(reply))) = state.asked.take() {
+            return Answer::Given(Some(reply));
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.replies.insert(number, sender);
+        Answer::Coming(receiver)
     }
 
     /// Tells of something that has no answer.
@@ -306,7 +340,11 @@ impl<C: Coordinator> Shard<C> {
             match step {
                 Step::Append(append) => self.append(state, &append, time, steps),
                 Step::Reply(number, reply) => {
-                    if let Some(waiting) = state.replies.remove(&number) {
+                    if let Some((asked, answer)) = &mut state.asked
+                        && *asked == number
+                    {
+                        *answer = Some(reply);
+                    } else if let Some(waiting) = state.replies.remove(&number) {
                         // Nobody waits where the connection's task has ended.
                         let _ = waiting.send(reply);
                     }
@@ -321,7 +359,7 @@ impl<C: Coordinator> Shard<C> {
     }
 
     fn append(&self, state: &mut State<C>, append: &Append, time: Time, steps: &mut Steps<C>) {
-        let appended = self.log.append(&append.records, append.transaction);
+        let appended = self.log.append(&append.records, append.transaction, time.wall_clock);
         let result = match appended {
             Ok(end) if self.log.commit_of(end) == Commit::Done => Ok(()),
             Ok(end) => {

@@ -164,7 +164,7 @@ fn decide(partition: &Arc<Partition>, timeout_ms: i32) {
         }),
     };
     let record = LogRecord { key: decided.encoded_key(), value: decided.encoded_value() };
-    log(partition).append(&[record], None).expect("a record that fits");
+    log(partition).append(&[record], None, clock::wall_clock()).expect("a record that fits");
 }
 
 fn log(partition: &Arc<Partition>) -> CoordinatorLog {
@@ -283,7 +283,7 @@ async fn what_cannot_be_read_is_passed_over() {
         value: Some(Bytes::from_static(value)),
     };
     let records = [broken(b"\0", b""), broken(b"\0\x01\0\x01g\0\x01t\0\0\0\0", b"\x7f\xff")];
-    log(&partition).append(&records, None).expect("any bytes may be appended");
+    log(&partition).append(&records, None, clock::wall_clock()).expect("any bytes may be appended");
     shard.request(commit(8)).await.expect("an answer");
     let (again, records) = load(&partition);
     assert_eq!((records, committed(&again)), (4, 8));
