@@ -1,7 +1,7 @@
 //! The one place that reads the time.
 
 use std::{
-    sync::LazyLock,
+    sync::OnceLock,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -23,12 +23,20 @@ pub fn wall_clock() -> Timestamp {
 /// What need not be exact is done at multiples of this, so that it wakes an idle process together.
 const TICK: Duration = Duration::from_millis(64);
 
-/// The first tick from a time on, at most 64 ms after it. Ticks count from the first call.
+/// When ticks begin.
+static FIRST: OnceLock<Instant> = OnceLock::new();
+
+/// Lets ticks begin at a time, and not at the first call of `next_tick`. Does nothing where they have begun.
+pub fn begin_ticks(at: Instant) {
+    FIRST.get_or_init(|| at);
+}
+
+/// The first tick from a time on, at most 64 ms after it.
 pub fn next_tick(at: Instant) -> Instant {
-    static FIRST: LazyLock<Instant> = LazyLock::new(now);
-    let since_first = at.saturating_duration_since(*FIRST);
+    let first = *FIRST.get_or_init(now);
+    let since_first = at.saturating_duration_since(first);
     let ticks = since_first.as_nanos().div_ceil(TICK.as_nanos());
-    *FIRST + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+    first + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

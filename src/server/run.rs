@@ -1,6 +1,6 @@
 //! The process of a broker: from its properties to its exit code. Source: `kafka.Kafka`, `KafkaServer.startup`.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use common::{
     clock,
@@ -8,7 +8,10 @@ use common::{
     properties::{self, Properties},
 };
 use security::java_options::JavaOptions;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
 use tracing::{error, info, warn};
 
 use crate::{
@@ -33,7 +36,7 @@ pub enum ConfigFault {
         /// The file.
         path: String,
         /// What the system said.
-        reason: std::io::Error,
+        reason: io::Error,
     },
     /// Values that are wrong, all of them.
     #[error(transparent)]
@@ -74,11 +77,7 @@ pub fn run(file: &Path, overrides: &BTreeMap<String, String>, options: &Options)
 }
 
 fn run_with(config: BrokerConfig, java: &JavaOptions) -> u8 {
-    // Ticks begin with the runtime's timers, which it keeps in slots as long: a deadline at a tick wakes it once, another
-    // one twice, at the slot's beginning and at its time.
-    clock::next_tick(clock::now());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(problem) => {
             error!(target: "kafka.Kafka$", %problem, "could not start the threads of the broker");
@@ -88,6 +87,23 @@ fn run_with(config: BrokerConfig, java: &JavaOptions) -> u8 {
     let code = runtime.block_on(serve(config, java));
     runtime.shutdown_timeout(FATAL_END_AT_MOST);
     code
+}
+
+/// A runtime whose timers begin with our ticks. It keeps them in slots that are as long: a deadline at a tick wakes it once,
+/// another one twice, at the slot's beginning and at its time. It counts whole milliseconds, and does not say since when: one
+/// whose making took longer than that, since the machine did something else, is made anew.
+fn runtime() -> io::Result<Runtime> {
+    const TRIES: u32 = 10;
+    let mut tries = 0;
+    loop {
+        let begin = clock::now();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        tries += 1;
+        if tries == TRIES || clock::now() - begin < Duration::from_millis(1) {
+            clock::begin_ticks(begin);
+            return Ok(runtime);
+        }
+    }
 }
 
 async fn serve(config: BrokerConfig, java: &JavaOptions) -> u8 {
