@@ -1,13 +1,12 @@
 //! The controller on this broker: it runs for the office, serves its terms, and creates, expands and
-//! deletes topics for clients. `::controller` decides; here is what reads, writes and sends.
+//! deletes topics for clients. `::controller` decides, `::controller_store` reads and commits; here is the loop around
+//! them, and what sends.
 
 pub mod channels;
-mod commit;
 pub mod configs;
 mod features;
 mod internal_topics;
 pub mod metrics;
-mod reads;
 pub mod requests;
 mod state_log;
 mod term;

@@ -20,6 +20,8 @@ const PERMITTED: &[(Layer, &str, &[&str])] = &[
     (Layer::Decisions, "controller", &["common", "metadata"]),
     (Layer::Hands, "storage", &["common", "record"]),
     (Layer::Hands, "zk", &["common", "metadata", "security"]),
+    // What the broker and the simulated cluster do alike with ZooKeeper for the controller.
+    (Layer::Hands, "controller_store", &["common", "controller", "metadata", "zk"]),
     (Layer::Hands, "network", &["common", "protocol"]),
     (Layer::Hands, "replication", &["common", "metadata", "partition", "record", "storage"]),
     (
@@ -41,6 +43,7 @@ const PERMITTED: &[(Layer, &str, &[&str])] = &[
         &[
             "common",
             "controller",
+            "controller_store",
             "coordinator",
             "group_coordinator",
             "metadata",

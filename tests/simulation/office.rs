@@ -1,7 +1,7 @@
 //! The controller's office: the glue of `server/controller.rs`, `term.rs`, `channels.rs` and `requests.rs`, without tasks.
 //!
-//! What it reads and writes goes through the broker's own code. Between a plan and its commit time passes, in which other
-//! brokers act. A commit is one moment, however many writes it has.
+//! What it reads and writes goes through the broker's own code, `controller_store`. Between a plan and its commit time passes,
+//! in which other brokers act. A commit is one moment, however many writes it has.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,6 +22,10 @@ use controller::{
     plan::{Applied, Plan},
     request::{Body, BrokerRequest},
 };
+use controller_store::{
+    commit::{CommitError, commit},
+    reads,
+};
 use zk::{
     changes::{Changes, SessionState},
     election::{self, Elected, Fence},
@@ -30,18 +34,11 @@ use zk::{
     store::{Expected, Op, SessionId, Watch, ZkError, ZkStore},
 };
 
-use self::commit::CommitError;
 use crate::{
     bugs::Bug,
     network::{Message, Node, RequestId},
     world::{Event, Millis, TOPIC_ID, World, at_once, looked},
 };
-
-#[path = "../../src/server/controller/commit.rs"]
-mod commit;
-#[allow(dead_code, reason = "the broker reads more of ZooKeeper than is simulated")]
-#[path = "../../src/server/controller/reads.rs"]
-mod reads;
 
 /// How long a plan waits for its commit at most.
 const COMMIT_DELAY_MAX: Millis = 12;
@@ -333,7 +330,7 @@ impl World {
             fence.version = node.stat.version;
         }
         let wanted = plan.unclean_wanted().clone();
-        let committed = at_once(commit::commit(&*store, fence, plan.writes()));
+        let committed = at_once(commit(&*store, fence, plan.writes()));
         let outcomes = match committed {
             Some(Ok(outcomes)) => outcomes,
             Some(Err(error)) => return self.end_term(id, &error.into()),

@@ -21,6 +21,10 @@ use controller::{
     controller::{Controller, Options},
     error::ApiError,
 };
+use controller_store::{
+    commit::{CommitError, commit},
+    reads,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -36,10 +40,8 @@ use zk::{
 use super::{
     Settings,
     channels::{Channels, ToBroker},
-    commit::{CommitError, commit},
     features,
     metrics::ControllerMetrics,
-    reads,
     requests::{Ask, Waiting},
     state_log,
 };

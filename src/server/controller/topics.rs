@@ -21,6 +21,7 @@ use controller::{
         check_assignment_alone, check_existing, may_collide, place_partitions, place_topic,
     },
 };
+use controller_store::reads::{from_document, to_document};
 use futures_util::{StreamExt, stream};
 use metadata::{placement::Start, snapshot::ClusterSnapshot};
 use parking_lot::Mutex;
@@ -33,11 +34,7 @@ use zk::{
     topics::{MarkedForDeletion, TopicCreated},
 };
 
-use super::{
-    ControllerHandle, fault,
-    internal_topics::on_demand,
-    reads::{from_document, to_document},
-};
+use super::{ControllerHandle, fault, internal_topics::on_demand};
 
 /// Topics of one request that are written at the same time.
 const TOPICS_AT_ONCE_MAX: usize = 32;

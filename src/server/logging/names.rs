@@ -5,6 +5,7 @@ use std::borrow::Cow;
 /// Crates and the class of Kafka whose work they do; the longest match wins. Others log as `kafka.<crate>`.
 const LOGGERS: &[(&str, &str)] = &[
     ("controller", "kafka.controller.KafkaController"),
+    ("controller_store", "kafka.server.KafkaServer"),
     ("network", "kafka.network.SocketServer"),
     ("partition", "kafka.cluster.Partition"),
     ("replication", "kafka.server.ReplicaManager"),
@@ -53,6 +54,7 @@ mod tests {
             ("server", "kafka.server.KafkaServer"),
             ("server::handlers::produce", "kafka.server.KafkaApis"),
             ("server::handlers_of_old", "kafka.server.KafkaServer"),
+            ("controller_store::reads", "kafka.server.KafkaServer"),
             ("zk::real", "kafka.zookeeper.ZooKeeperClient"),
             ("zookeeper_client::session", "org.apache.zookeeper.ClientCnxn"),
             ("record::batch", "kafka.record"),

@@ -3,7 +3,7 @@
 //! Small unless told otherwise; `docs/scale.md` tells how a large one is run, and what it gave.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     fs, io,
     sync::{
         Arc,
@@ -16,15 +16,9 @@ use std::{
 
 use common::{
     clock,
-    ids::{BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch},
-    topic::TopicPartition,
+    ids::{BrokerEpoch, BrokerId},
 };
-use controller::{
-    plan::{Outcome, Write},
-    request::Body,
-    states::Leadership,
-    topics::NewTopic,
-};
+use controller::{request::Body, topics::NewTopic};
 use metadata::{cache::MetadataCache, snapshot::ClusterSnapshot};
 use parking_lot::Mutex;
 use tokio::{
@@ -36,9 +30,7 @@ use tokio_util::sync::CancellationToken;
 use zk::{
     bootstrap::create_top_level_paths,
     changes::{SessionState, ZkChanges},
-    election::{self, Elected},
     fake::{FakeStore, FakeZooKeeper},
-    registration::Ghosts,
     store::{
         CreateKind, Created, Expected, Node, Op, OpResult, SessionId, Stat, Watch, ZkFuture,
         ZkStore,
@@ -50,7 +42,6 @@ use crate::broker_configs::BrokerConfigs;
 use crate::controller::{
     ControllerHandle, Start,
     channels::{Answer, ToBroker},
-    commit::commit,
     metrics::ControllerMetrics,
     start,
     topics::Request,
@@ -75,14 +66,11 @@ struct Counters {
     /// Of the requests, those that are UpdateMetadata.
     updates: AtomicU64,
     bytes: AtomicU64,
-    /// `multi`s whose answers are on their way, and the most there were at a time; counted where they take time.
-    under_way: AtomicU64,
-    under_way_max: AtomicU64,
 }
 
 impl Counters {
     fn now(&self) -> [u64; 6] {
-        let Counters { reads, multis, writes, requests, updates, bytes, .. } = self;
+        let Counters { reads, multis, writes, requests, updates, bytes } = self;
         [reads, multis, writes, requests, updates, bytes].map(|one| one.load(Ordering::Acquire))
     }
 }
@@ -151,12 +139,9 @@ impl ZkStore for Counted {
             return done;
         }
         Box::pin(async move {
-            let under_way = self.counters.under_way.fetch_add(1, Ordering::AcqRel) + 1;
-            self.counters.under_way_max.fetch_max(under_way, Ordering::AcqRel);
             let done = done.await;
             // It is done, and the answer is on its way.
             tokio::time::timeout(self.delay, std::future::pending::<()>()).await.unwrap_err();
-            self.counters.under_way.fetch_sub(1, Ordering::AcqRel);
             done
         })
     }
@@ -432,66 +417,6 @@ async fn create(controller: &ControllerHandle, new: Vec<NewTopic>) {
 
 fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
-}
-
-/// Creates the states of a topic's partitions, for so many that it takes this many `multi`s.
-fn creations(multis: i32) -> Vec<Write> {
-    let leadership = Leadership {
-        leader: BrokerId(0),
-        leader_epoch: LeaderEpoch(0),
-        isr: vec![BrokerId(0)],
-        recovering: false,
-        controller_epoch: ControllerEpoch(1),
-        partition_epoch: PartitionEpoch(0),
-    };
-    // Two steps each, and one more for all.
-    let creation = |index| Write::CreateLeadership {
-        partition: TopicPartition::new("t", index),
-        leadership: leadership.clone(),
-    };
-    (0..multis * 499).map(creation).collect()
-}
-
-/// What a commit gives under a controller's check, with its `multi`s and the most that were under way.
-async fn committed(server: &FakeZooKeeper, writes: &[Write]) -> (Vec<Outcome>, u64, u64) {
-    let store = server.connect();
-    let ghosts = Ghosts { is_ours: &|_| true, wait_at_most: Duration::ZERO };
-    let elected = election::elect(&*store, BrokerId(0), clock::wall_clock(), &ghosts).await;
-    let Ok(Elected::Us(fence)) = elected else { panic!("{elected:?}") };
-    let counters = Arc::new(Counters::default());
-    let delay = Duration::from_millis(5);
-    let counted = Counted { store, counters: Arc::clone(&counters), delay };
-    let outcomes = commit(&counted, fence, writes).await.unwrap();
-    (outcomes, counters.now()[1], counters.under_way_max.load(Ordering::Acquire))
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_steps_of_a_commit_do_not_wait_for_each_other() {
-    let server = FakeZooKeeper::new();
-    let store = server.connect();
-    create_top_level_paths(&*store).await.unwrap();
-    store.create("/brokers/topics/t", b"", CreateKind::Persistent).await.unwrap();
-    let writes = creations(8);
-    let (outcomes, multis, at_once) = committed(&server, &writes).await;
-    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done { version: 0 }));
-    assert_eq!((multis, at_once), (8, 8));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_conflict_in_a_commit_costs_no_other_write_its_turn() {
-    let server = FakeZooKeeper::new();
-    let store = server.connect();
-    create_top_level_paths(&*store).await.unwrap();
-    store.create("/brokers/topics/t", b"", CreateKind::Persistent).await.unwrap();
-    // The topic's node of partitions is made by the first, which fails, and the others need it.
-    let mut writes = creations(3);
-    writes.insert(
-        0,
-        Write::SetTopic { name: "gone".into(), id: None, partitions: BTreeMap::new(), expected: 0 },
-    );
-    let (outcomes, ..) = committed(&server, &writes).await;
-    assert_eq!(outcomes[0], Outcome::Conflict);
-    assert!(outcomes[1..].iter().all(|outcome| *outcome == Outcome::Done { version: 0 }));
 }
 
 /// `BROKERS=1000 PARTITIONS=200000 cargo test --release -p server a_large_cluster -- --nocapture` is the large one;

@@ -19,7 +19,7 @@ use zk::{
     store::{Expected, Op, OpResult, Watch, ZkError, ZkStore, ZkVersion},
 };
 
-use super::reads::to_document;
+use crate::reads::to_document;
 
 /// Bytes of one `multi`: half of what a ZooKeeper server takes unless told otherwise.
 const MULTI_BYTES_MAX: usize = 512 * 1024;
@@ -32,7 +32,7 @@ const DELETE_ATTEMPTS_MAX: usize = 5;
 
 /// Why a commit ended early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommitError {
+pub enum CommitError {
     /// Another controller has been elected: nothing more was written.
     #[error("another controller has been elected")]
     Moved,
@@ -48,7 +48,7 @@ struct Step {
 }
 
 /// Makes the writes. A write whose outcome is not known counts as a conflict: it is read again.
-pub(super) async fn commit(
+pub async fn commit(
     zk: &dyn ZkStore,
     fence: Fence,
     writes: &[Write],

@@ -41,7 +41,7 @@ async fn get_all(
 }
 
 /// All registered brokers. One whose document cannot be read counts as not registered.
-pub(super) async fn brokers(zk: &dyn ZkStore) -> Result<Vec<Arc<Broker>>, ZkError> {
+pub async fn brokers(zk: &dyn ZkStore) -> Result<Vec<Arc<Broker>>, ZkError> {
     let names = zk.children(paths::BROKER_IDS, Watch::Yes).await?;
     let mut ids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     ids.sort_unstable();
@@ -62,13 +62,13 @@ pub(super) async fn brokers(zk: &dyn ZkStore) -> Result<Vec<Arc<Broker>>, ZkErro
 }
 
 /// The children of a node whose names stand for topics.
-pub(super) async fn names(zk: &dyn ZkStore, path: &str) -> Result<BTreeSet<Arc<str>>, ZkError> {
+pub async fn names(zk: &dyn ZkStore, path: &str) -> Result<BTreeSet<Arc<str>>, ZkError> {
     Ok(zk.children(path, Watch::Yes).await?.into_iter().map(Arc::from).collect())
 }
 
 /// Topics with the states of those partitions that are not known yet. Topics that vanished meanwhile,
 /// or cannot be read, are left out.
-pub(super) async fn topics(
+pub async fn topics(
     zk: &dyn ZkStore,
     names: Vec<Arc<str>>,
     knows: &(dyn Fn(&str, i32) -> bool + Sync),
@@ -134,19 +134,19 @@ fn parse_state(topic: &str, index: i32, node: &Node) -> Option<Leadership> {
 }
 
 /// The assignment as the document has it.
-pub(super) fn from_document(document: topic::Assignment) -> Assignment {
+pub fn from_document(document: topic::Assignment) -> Assignment {
     let topic::Assignment { replicas, adding, removing } = document;
     Assignment { replicas, adding, removing }
 }
 
 /// The document of an assignment.
-pub(super) fn to_document(assignment: &Assignment) -> topic::Assignment {
+pub fn to_document(assignment: &Assignment) -> topic::Assignment {
     let Assignment { replicas, adding, removing } = assignment.clone();
     topic::Assignment { replicas, adding, removing }
 }
 
 /// Brokers that told of a lost log directory, and the paths that say so.
-pub(super) async fn log_dir_events(
+pub async fn log_dir_events(
     zk: &dyn ZkStore,
 ) -> Result<(BTreeSet<BrokerId>, Vec<String>), ZkError> {
     let (mut brokers, mut paths) = (BTreeSet::new(), Vec::new());
@@ -166,7 +166,7 @@ pub(super) async fn log_dir_events(
 }
 
 /// Partitions that an old tool wants led by their first replica; none where there is no such order.
-pub(super) async fn preferred_elections(
+pub async fn preferred_elections(
     zk: &dyn ZkStore,
 ) -> Result<Option<BTreeSet<TopicPartition>>, ZkError> {
     let path = paths::PREFERRED_REPLICA_ELECTION;
@@ -179,7 +179,7 @@ pub(super) async fn preferred_elections(
 
 /// The moves that an old tool has ordered; none where there is no such order. Kafka treats an order that cannot be read as
 /// one of nothing.
-pub(super) async fn orders(zk: &dyn ZkStore) -> Result<Option<Orders>, ZkError> {
+pub async fn orders(zk: &dyn ZkStore) -> Result<Option<Orders>, ZkError> {
     let Some(node) = zk.get(paths::REASSIGN_PARTITIONS, Watch::Yes).await? else { return Ok(None) };
     let moves = admin::parse_reassignment(&node.data).unwrap_or_else(|error| {
         warn!(%error, "an order to move partitions cannot be read");
@@ -189,7 +189,7 @@ pub(super) async fn orders(zk: &dyn ZkStore) -> Result<Option<Orders>, ZkError> 
 }
 
 /// The states of partitions whose leaders say that they have changed them, and the paths of the notices.
-pub(super) async fn isr_changes(
+pub async fn isr_changes(
     zk: &dyn ZkStore,
 ) -> Result<(Vec<(TopicPartition, Leadership)>, Vec<String>), ZkError> {
     let mut paths = Vec::new();
