@@ -34,12 +34,6 @@ pub(crate) async fn handle(
     request: AlterPartitionRequest,
 ) -> AlterPartitionResponse {
     let version = ctx.api_version;
-    let mut recoveries = request.topics.iter().flat_map(|topic| &topic.partitions);
-    // Kafka fails on a number that it does not know.
-    if recoveries.any(|one| !(0..=RECOVERING).contains(&one.leader_recovery_state)) {
-        let error = ErrorCode::UnknownServerError;
-        return AlterPartitionResponse::default().with_error_code(error.code());
-    }
     let partitions = request.topics.iter().flat_map(|topic| {
         let key = match version {
             TOPIC_IDS.. => TopicKey::Id(Uuid(topic.topic_id.as_u128())),
@@ -47,13 +41,20 @@ pub(crate) async fn handle(
         };
         topic.partitions.iter().map(move |partition| new_isr(version, key.clone(), partition))
     });
+    // Kafka fails on a number that it does not know, once it knows the broker; nothing is altered then.
+    let mut recoveries = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let fails = recoveries.any(|one| !(0..=RECOVERING).contains(&one.leader_recovery_state));
     let request = AlterPartition {
         broker: BrokerId(request.broker_id.0),
         broker_epoch: BrokerEpoch(request.broker_epoch),
-        partitions: partitions.collect(),
+        partitions: partitions.filter(|_| !fails).collect(),
         refuses_ineligible: version >= TOPIC_IDS,
     };
     match broker.controller.alter_partition(request).await {
+        Ok(_) if fails => {
+            let error = ErrorCode::UnknownServerError;
+            AlterPartitionResponse::default().with_error_code(error.code())
+        }
         Ok(altered) => AlterPartitionResponse::default().with_topics(topics(altered)),
         Err(error) => AlterPartitionResponse::default().with_error_code(error.code()),
     }
