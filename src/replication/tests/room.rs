@@ -1,4 +1,4 @@
-//! Brokers whose log directories have no room.
+//! Brokers whose log directories have no room, or no name for a replica.
 
 use super::*;
 
@@ -86,4 +86,18 @@ async fn a_follower_without_room_gives_way_later_and_only_where_something_waits_
     assert!(directory.has_room_again(now + Duration::from_secs(10)));
     directory.found_full(clock::now());
     assert_eq!((told(), hosted.replicas.left_to_give_way()), (stale, 0), "leaders come first");
+}
+
+#[tokio::test]
+async fn a_replica_that_cannot_be_named_is_refused_and_costs_no_directory() {
+    let mut cluster = Cluster::start();
+    let hosted = cluster.broker(1);
+    for topic in ["a/b", "../up", ""] {
+        let topic_partition = TopicPartition::new(topic, 0);
+        let word = LeaderAndIsr { topic_partition, ..cluster.word(0, 1, &[1]) };
+        let refused = Err(ErrorCode::UnknownServerError);
+        assert_eq!(hosted.replicas.apply(word, &|_| settings()), refused, "{topic:?}");
+    }
+    cluster.lead(0, 1, &[1, 2, 3], &[1, 2, 3]);
+    assert_eq!(produce(&cluster.partition(1), &["a"]).await, Commit::Done);
 }
