@@ -161,6 +161,7 @@ impl Office<'_> {
         let balance_interval = Duration::from_secs(seconds.max(1));
         let mut rebalance = Box::pin(tokio::time::sleep(FIRST_REBALANCE));
         let mut changed = true;
+        let mut queued = 0;
         loop {
             changed |= !news.is_empty();
             news = self.turn(&mut controller, news, &mut channels, &mut waiting).await?;
@@ -188,8 +189,9 @@ impl Office<'_> {
                     rebalance.set(tokio::time::sleep(balance_interval));
                     news.push(self.rebalance());
                 }
-                _ = measure.tick() => {
-                    self.metrics.show_queued(channels.waiting());
+                _ = measure.tick(), if changed || queued > 0 => {
+                    queued = channels.waiting();
+                    self.metrics.show_queued(queued);
                     if std::mem::take(&mut changed) {
                         self.metrics.show(true, controller.counts());
                     }
