@@ -107,7 +107,7 @@ fn run_all(options: &Options) -> Result<(), String> {
     if wanted("partitions") {
         partitions(options)?;
     }
-    if wanted("groups") {
+    if wanted("idle groups") {
         many_groups(options)?;
     }
     if wanted("members") {
@@ -328,17 +328,23 @@ fn many_groups(options: &Options) -> Result<(), String> {
     println!("\n| groups | target | |\n|---|---|---|");
     for target in &targets {
         groups::await_coordinators(target.address)?;
-        let name = target.name;
         let members =
             (0..GROUPS).map(|index| groups::join_alone(target.address, &format!("one-{index}")));
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        let (cpu, began) = (cpu_of(target.pid), clock::now());
-        groups::idle_groups(target.address, &members, Duration::from_secs(12))?;
-        let share = cpu_of(target.pid).since(cpu).total() / began.elapsed().as_secs_f64();
-        println!(
-            "| {GROUPS} groups of one, a heartbeat each 3 s | {name} | {:.1} % CPU |",
-            share * 100.0
-        );
+        let idle = |name: &str, address, pid| -> Result<(), String> {
+            let (cpu, began) = (cpu_of(pid), clock::now());
+            groups::idle_groups(address, &members, Duration::from_secs(12))?;
+            let share = 100.0 * cpu_of(pid).since(cpu).total() / began.elapsed().as_secs_f64();
+            println!(
+                "| {GROUPS} groups of one, a heartbeat each 3 s | {name} | {share:.1} % CPU |"
+            );
+            Ok(())
+        };
+        if !target.is_kafka() {
+            let (floor, address) = Process::start_role(&["floor-echo"])?;
+            idle("floor: echo", address, floor.pid())?;
+        }
+        idle(target.name, target.address, target.pid)?;
     }
     Ok(())
 }
