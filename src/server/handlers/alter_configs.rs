@@ -1,8 +1,6 @@
 //! AlterConfigs (API key 33): replaces all settings of a topic, a broker or all brokers. Source: `ZkAdminManager.alterConfigs`.
 
-use std::collections::HashSet;
-
-use common::{error_code::ErrorCode, properties::Properties};
+use common::properties::Properties;
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, alter_configs_request::AlterConfigsResource,
     alter_configs_response::AlterConfigsResourceResponse,
@@ -12,23 +10,12 @@ use crate::{
     broker::Broker,
     controller::configs::Alteration,
     handlers::config_resources::{
-        AlterAnswer, Changed, Failure, alter_answers, changed, named_twice, refuse_twice,
+        AlterAnswer, Altered, Changed, Failure, ResourceKey, alter_each, check_settings,
     },
 };
 
 pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
-    let key =
-        |resource: &AlterConfigsResource| (resource.resource_type, resource.resource_name.clone());
-    let twice = named_twice(request.resources.iter().map(key));
-    let mut results = Vec::new();
-    for resource in &request.resources {
-        let key = key(resource);
-        let result = match twice.contains(&key) {
-            true => Err(refuse_twice()),
-            false => alter(broker, resource, request.validate_only).await,
-        };
-        results.push((key, result));
-    }
+    let answers = alter_each(broker, &request.resources, request.validate_only).await;
     let response = |AlterAnswer { key, code, message }| {
         AlterConfigsResourceResponse::default()
             .with_resource_type(key.0)
@@ -36,39 +23,24 @@ pub(crate) async fn handle(broker: &Broker, request: AlterConfigsRequest) -> Alt
             .with_error_code(code.code())
             .with_error_message(message)
     };
-    let responses = alter_answers(results).into_iter().map(response).collect();
-    AlterConfigsResponse::default().with_responses(responses)
+    AlterConfigsResponse::default().with_responses(answers.into_iter().map(response).collect())
 }
 
-async fn alter(
-    broker: &Broker,
-    resource: &AlterConfigsResource,
-    validate_only: bool,
-) -> Result<(), Failure> {
-    let invalid = |message: &str| Failure::with(ErrorCode::InvalidRequest, message);
-    let names: HashSet<_> = resource.configs.iter().map(|config| &config.name).collect();
-    if names.len() < resource.configs.len() {
-        return Err(invalid("Error due to duplicate config keys"));
+impl Altered for AlterConfigsResource {
+    const LOGGERS: bool = false;
+
+    fn key(&self) -> ResourceKey {
+        (self.resource_type, self.resource_name.clone())
     }
-    let nulls = resource.configs.iter().filter(|config| config.value.is_none());
-    let nulls: Vec<&str> = nulls.map(|config| &*config.name).collect();
-    if !nulls.is_empty() {
-        return Err(invalid(&format!("Null value not supported for : {}", nulls.join(", "))));
+
+    fn check(&self) -> Result<(), Failure> {
+        check_settings(self.configs.iter().map(|config| (&config.name, config.value.is_none())))
     }
-    let name = &*resource.resource_name;
-    let changed = changed(broker, resource.resource_type, name, false)?;
-    let set = resource
-        .configs
-        .iter()
-        .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
-    let configs: Properties = set.collect();
-    let alteration = Alteration::Replace(configs);
-    let controller = &broker.controller;
-    let altered = match changed {
-        Changed::Topic => controller.alter_topic_configs(name, alteration, validate_only).await,
-        Changed::Brokers(scope) => {
-            controller.alter_broker_configs(scope, alteration, validate_only).await
-        }
-    };
-    altered.map_err(|error| Failure { code: error.code, message: error.message })
+
+    fn alteration(&self, _: &Changed) -> Result<Alteration, Failure> {
+        let set = self.configs.iter().filter_map(|config| {
+            Some((config.name.to_string(), config.value.as_ref()?.to_string()))
+        });
+        Ok(Alteration::Replace(set.collect::<Properties>()))
+    }
 }

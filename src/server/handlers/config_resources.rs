@@ -7,6 +7,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::{
     broker::Broker,
+    controller::configs::Alteration,
     handlers::{is_too_long, text},
 };
 
@@ -54,17 +55,6 @@ impl Failure {
 /// The type and the name of a resource in a request.
 pub(crate) type ResourceKey = (i8, StrBytes);
 
-/// The resources that a request names more than once.
-pub(crate) fn named_twice(keys: impl Iterator<Item = ResourceKey>) -> HashSet<ResourceKey> {
-    let mut seen = HashSet::new();
-    keys.filter(|key| !seen.insert(key.clone())).collect()
-}
-
-/// Why a resource that is named twice is not altered.
-pub(crate) fn refuse_twice() -> Failure {
-    Failure::with(ErrorCode::InvalidRequest, "Each resource must appear at most once.")
-}
-
 /// What an alteration answers for one resource.
 pub(crate) struct AlterAnswer {
     pub key: ResourceKey,
@@ -72,15 +62,48 @@ pub(crate) struct AlterAnswer {
     pub message: Option<StrBytes>,
 }
 
-/// The answers to an alteration, in the order of its resources. One message that no answer can carry fails all of them.
-pub(crate) fn alter_answers(results: Vec<(ResourceKey, Result<(), Failure>)>) -> Vec<AlterAnswer> {
-    let answer = |(key, result): (ResourceKey, Result<(), Failure>)| match result {
-        Ok(()) => AlterAnswer { key, code: ErrorCode::None, message: None },
-        Err(Failure { code, message }) => {
-            AlterAnswer { key, code, message: message.as_deref().map(text) }
-        }
-    };
-    let mut answers: Vec<AlterAnswer> = results.into_iter().map(answer).collect();
+/// A resource of a request that alters settings.
+pub(crate) trait Altered {
+    /// Whether levels of loggers have words of their own in the refusal.
+    const LOGGERS: bool;
+
+    /// Its type and its name.
+    fn key(&self) -> ResourceKey;
+
+    /// Refuses what no resource may have.
+    fn check(&self) -> Result<(), Failure>;
+
+    /// What is to be altered.
+    fn alteration(&self, changed: &Changed) -> Result<Alteration, Failure>;
+}
+
+/// Alters the resources of a request, of which each may be named once. The answers are in their order; one message that no
+/// answer can carry fails all of them.
+pub(crate) async fn alter_each<R: Altered>(
+    broker: &Broker,
+    resources: &[R],
+    validate_only: bool,
+) -> Vec<AlterAnswer> {
+    let mut seen = HashSet::new();
+    let keys = resources.iter().map(R::key);
+    let twice: HashSet<ResourceKey> = keys.filter(|key| !seen.insert(key.clone())).collect();
+    let mut answers = Vec::new();
+    for resource in resources {
+        let key = resource.key();
+        let altered = match twice.contains(&key) {
+            true => Err(Failure::with(
+                ErrorCode::InvalidRequest,
+                "Each resource must appear at most once.",
+            )),
+            false => alter(broker, resource, validate_only).await,
+        };
+        answers.push(match altered {
+            Ok(()) => AlterAnswer { key, code: ErrorCode::None, message: None },
+            Err(Failure { code, message }) => {
+                AlterAnswer { key, code, message: message.as_deref().map(text) }
+            }
+        });
+    }
     if answers.iter().any(|answer| is_too_long(answer.message.as_ref())) {
         for answer in &mut answers {
             answer.code = ErrorCode::UnknownServerError;
@@ -88,6 +111,46 @@ pub(crate) fn alter_answers(results: Vec<(ResourceKey, Result<(), Failure>)>) ->
         }
     }
     answers
+}
+
+async fn alter<R: Altered>(
+    broker: &Broker,
+    resource: &R,
+    validate_only: bool,
+) -> Result<(), Failure> {
+    resource.check()?;
+    let (resource_type, name) = resource.key();
+    let changed = changed(broker, resource_type, &name, R::LOGGERS)?;
+    let alteration = resource.alteration(&changed)?;
+    let controller = &broker.controller;
+    let altered = match changed {
+        Changed::Topic => controller.alter_topic_configs(&name, alteration, validate_only).await,
+        Changed::Brokers(scope) => {
+            controller.alter_broker_configs(scope, alteration, validate_only).await
+        }
+    };
+    altered.map_err(|error| Failure { code: error.code, message: error.message })
+}
+
+/// Refuses settings that are named twice, and ones without the value that they need. Each comes with its name, and whether
+/// it lacks one.
+pub(crate) fn check_settings<'a>(
+    settings: impl Iterator<Item = (&'a StrBytes, bool)>,
+) -> Result<(), Failure> {
+    let invalid = |message: String| Failure::with(ErrorCode::InvalidRequest, message);
+    let (mut names, mut nulls) = (HashSet::new(), Vec::new());
+    for (name, lacks_value) in settings {
+        if !names.insert(name) {
+            return Err(invalid("Error due to duplicate config keys".to_owned()));
+        }
+        if lacks_value {
+            nulls.push(&**name);
+        }
+    }
+    if !nulls.is_empty() {
+        return Err(invalid(format!("Null value not supported for : {}", nulls.join(", "))));
+    }
+    Ok(())
 }
 
 /// A broker's resource is named by its id, and asked of that broker. `or` is what Kafka's text adds to the id.
@@ -124,7 +187,7 @@ pub(crate) enum Changed {
 
 /// Whose configs a change is about, or why it is refused: levels of loggers cannot be changed while the broker runs, not
 /// yet. Source: `ConfigAdminManager.preprocess`.
-pub(crate) fn changed(
+fn changed(
     broker: &Broker,
     resource_type: i8,
     name: &str,
