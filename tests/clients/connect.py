@@ -12,16 +12,15 @@ One round with `exactly.once.source.support`, one without.
 
 import argparse
 import json
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import program
 from cluster import Cluster, Failure, write_properties
 from java import Program, Steps
 from ports import quiet_port
@@ -35,30 +34,19 @@ DELIVER_SECONDS_MAX = 180
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.arguments(__doc__)
     parser.add_argument("--classpath", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--short", action="store_true", help="one worker, one round, fewer lines, one kill of the broker")
-    parser.add_argument("--broker", choices=["odradek", "kafka"], default="odradek")
-    parser.add_argument("--zookeeper", choices=["standalone", "apache"], default="standalone")
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
-    # So that everything is stopped then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="odradek-connect-"))
-    print(f"Connect on {options.broker}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
-    steps = Steps()
     rounds = ["exactly-once"] if options.short else ["exactly-once", "at-least-once"]
-    try:
+
+    def work(folder: Path) -> None:
+        steps = Steps()
         for name in rounds:
             print(name, flush=True)
             Round(options, folder / name, steps, exactly_once=name == "exactly-once").run()
-    except Failure as failure:
-        print(f"FAIL  {failure}\neverything is in {folder}")
-        return 1
-    if not options.keep:
-        shutil.rmtree(folder)
-    print(f"ok    {' and '.join(rounds)}, {steps.seconds():.0f} s")
-    return 0
+
+    return program.run("connect", f"Connect ({' and '.join(rounds)}) on {options.broker}", options, work)
 
 
 class Worker(Program):

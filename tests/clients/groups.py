@@ -17,11 +17,9 @@ import argparse
 import contextlib
 import dataclasses
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import clients  # noqa: E402
 import group_checks  # noqa: E402
+import program  # noqa: E402
 from cluster import Cluster, Failure  # noqa: E402
 from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: E402
 from numbers_producer import Numbers  # noqa: E402
@@ -81,31 +80,15 @@ KINDS["java"] = dataclasses.replace(KINDS["java"], command=clients.java("3.9.1",
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.arguments(__doc__, seed=True)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="every event once for each group (the default)")
     size.add_argument("--full", action="store_true", help="five minutes")
     parser.add_argument("--seconds", type=int, help="for so long rounds begin, as in --full")
     parser.add_argument("--only", default="", help="one group, by name")
-    parser.add_argument("--zookeeper", choices=["standalone", "apache"], default="standalone")
-    parser.add_argument("--broker", choices=["odradek", "kafka"], default="odradek", help="kafka: hold the checks against a real one")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
-    # So that everything is stopped then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="odradek-groups-"))
-    print(f"seed {options.seed}, broker {options.broker}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
-    begin = time.monotonic()
-    try:
-        Run(options, folder).run()
-    except Failure as failure:
-        print(f"FAIL  {failure}\neverything is in {folder}; again with --seed {options.seed}")
-        return 1
-    if not options.keep:
-        shutil.rmtree(folder)
-    print(f"ok    {time.monotonic() - begin:.0f} s")
-    return 0
+    title = f"seed {options.seed}, broker {options.broker}"
+    return program.run("groups", title, options, lambda folder: Run(options, folder).run())
 
 
 class Member:

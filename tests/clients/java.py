@@ -78,12 +78,9 @@ class Steps:
     """A line for each step that is through, with the time since the last one."""
 
     def __init__(self):
-        self.begin = self.last = time.monotonic()
+        self.last = time.monotonic()
 
     def done(self, text: str) -> None:
         now = time.monotonic()
         print(f"{now - self.last:>6.1f} s  {text}", flush=True)
         self.last = now
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.begin

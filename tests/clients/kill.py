@@ -8,17 +8,16 @@ twice, but for the producer without idempotence. Produce requests that had no an
 
 import argparse
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import payload  # noqa: E402
+import program  # noqa: E402
 from clients import HOME, MODERN  # noqa: E402
 from cluster import Cluster, Failure  # noqa: E402
 from ports import quiet_port  # noqa: E402
@@ -37,26 +36,11 @@ EARLY_SECONDS_MAX = 0.05
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.arguments(__doc__, seed=True, broker=False)
     parser.add_argument("--times", type=int, default=50)
-    parser.add_argument("--zookeeper", choices=["standalone", "apache"], default="standalone")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
-    # So that everything is stopped then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="odradek-kill-"))
-    print(f"{options.times} kills, seed {options.seed}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
-    begin = time.monotonic()
-    try:
-        run(options, folder)
-    except Failure as failure:
-        print(f"FAIL  {failure}\neverything is in {folder}; again with --seed {options.seed}")
-        return 1
-    if not options.keep:
-        shutil.rmtree(folder)
-    print(f"ok    {time.monotonic() - begin:.0f} s")
-    return 0
+    title = f"{options.times} kills, seed {options.seed}"
+    return program.run("kill", title, options, lambda folder: run(options, folder))
 
 
 def run(options: argparse.Namespace, folder: Path) -> None:

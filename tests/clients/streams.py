@@ -9,12 +9,11 @@ started again at once. It holds when the tests' own verification says so.
 """
 
 import argparse
-import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
+import program
 from cluster import Cluster, Failure, write_properties
 from java import Program, Steps
 
@@ -34,32 +33,21 @@ EOS_STORES = (3, 7, 14, 18)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.arguments(__doc__)
     parser.add_argument("--classpath", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--short", action="store_true", help="only eos, with fewer events")
     parser.add_argument("--only", choices=["smoke", "eos"])
-    parser.add_argument("--broker", choices=["odradek", "kafka"], default="odradek")
-    parser.add_argument("--zookeeper", choices=["standalone", "apache"], default="standalone")
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
-    # So that everything is stopped then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="odradek-streams-"))
-    print(f"Streams on {options.broker}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
-    steps = Steps()
     tests = {"smoke": smoke, "eos": eos}
     names = [options.only] if options.only else ["eos"] if options.short else list(tests)
-    try:
+
+    def work(folder: Path) -> None:
+        steps = Steps()
         for name in names:
             print(name, flush=True)
             Run(options, folder / name, steps).run(tests[name])
-    except Failure as failure:
-        print(f"FAIL  {failure}\neverything is in {folder}")
-        return 1
-    if not options.keep:
-        shutil.rmtree(folder)
-    print(f"ok    {' and '.join(names)}, {steps.seconds():.0f} s")
-    return 0
+
+    return program.run("streams", f"Streams ({' and '.join(names)}) on {options.broker}", options, work)
 
 
 class Run:

@@ -13,11 +13,9 @@ transactional id and group instance id. One transaction in five is aborted on pu
 import argparse
 import dataclasses
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -25,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "adapters"))
 
 import clients  # noqa: E402
 import group_checks  # noqa: E402
+import program  # noqa: E402
 from cluster import Cluster, Failure  # noqa: E402
 from ports import quiet_port  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
@@ -50,27 +49,11 @@ BY_NAME = {client.name: client for client in clients.MODERN}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.arguments(__doc__, seed=True)
     parser.add_argument("--times", type=int, default=30, help="kills of a loop; a third as many of the broker (30)")
-    parser.add_argument("--zookeeper", choices=["standalone", "apache"], default="standalone")
-    parser.add_argument("--broker", choices=["odradek", "kafka"], default="odradek", help="kafka: hold the checks against a real one")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
     options = parser.parse_args()
-    # So that everything is stopped then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = Path(tempfile.mkdtemp(prefix="odradek-transactions-"))
-    print(f"{options.times} kills, seed {options.seed}, broker {options.broker}, ZooKeeper {options.zookeeper}, in {folder}", flush=True)
-    begin = time.monotonic()
-    try:
-        run(options, folder)
-    except Failure as failure:
-        print(f"FAIL  {failure}\neverything is in {folder}; again with --seed {options.seed}")
-        return 1
-    if not options.keep:
-        shutil.rmtree(folder)
-    print(f"ok    {time.monotonic() - begin:.0f} s")
-    return 0
+    title = f"{options.times} kills, seed {options.seed}, broker {options.broker}"
+    return program.run("transactions", title, options, lambda folder: run(options, folder))
 
 
 class Loop:
