@@ -33,9 +33,19 @@ pub struct TopicRead {
     pub id: Option<Uuid>,
     /// Who holds each partition.
     pub partitions: BTreeMap<i32, Assignment>,
-    /// What was read of the partitions' states: none where the znode is missing. Partitions whose
-    /// state was not read are left out.
-    pub leaderships: BTreeMap<i32, Option<Leadership>>,
+    /// What was read of the partitions' states. Partitions whose state was not read are left out.
+    pub leaderships: BTreeMap<i32, StateRead>,
+}
+
+/// What was read of a partition's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateRead {
+    /// Its znode is missing.
+    Missing,
+    /// Its znode says nothing that can be understood: it is nobody's to overwrite.
+    Unreadable,
+    /// Its state.
+    Is(Leadership),
 }
 
 /// News for the controller.

@@ -375,6 +375,9 @@ impl Controller {
         let is_online = |broker: BrokerId| {
             self.online(id, broker) && partition.assignment.replicas.contains(&broker)
         };
+        if partition.is_unreadable {
+            return Decision::Keep;
+        }
         let Some(leadership) = &partition.leadership else {
             let replicas = partition.assignment.replicas.iter().copied();
             let isr: Vec<BrokerId> = replicas.filter(|broker| is_online(*broker)).collect();

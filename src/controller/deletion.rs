@@ -15,7 +15,7 @@ use crate::{
     controller::{Controller, Topic},
     plan::{Applied, Outcome, Plan, Step, Todo, Write},
     request::{Batch, DURING_DELETE, StopReplicaPartition},
-    states::{Leadership, ReplicaState},
+    states::{Leadership, Partition, ReplicaState},
 };
 
 /// How far a deletion has come.
@@ -68,7 +68,7 @@ impl Controller {
             let write = plan.write(Write::DeleteTopic {
                 name: Arc::clone(&name),
                 partitions: partitions
-                    .map(|(index, partition)| (*index, partition.leadership.is_some()))
+                    .map(|(index, partition)| (*index, partition.has_state()))
                     .collect(),
             });
             plan.steps.push(Step::EndDeletion { name, write });
@@ -128,7 +128,7 @@ impl Controller {
     /// partition without a state proves nothing: somebody may have deleted that before.
     pub(crate) fn start_deletion(&mut self, name: &Arc<str>, batch: &mut Batch) {
         let Some(topic) = self.topics.get(name) else { return };
-        let was_never_led = topic.partitions.values().all(|one| one.leadership.is_none());
+        let was_never_led = !topic.partitions.values().any(Partition::has_state);
         let mut states = BTreeMap::new();
         for (index, partition) in &topic.partitions {
             let id = TopicPartition::new(Arc::clone(name), *index);

@@ -13,7 +13,7 @@ use common::{
 use metadata::broker::Broker;
 
 use crate::{
-    change::{Change, TopicRead},
+    change::{Change, StateRead, TopicRead},
     controller::{Controller, LiveBroker, Topic},
     deletion::Deletion,
     plan::Todo,
@@ -209,10 +209,22 @@ impl Controller {
                 self.ending.remove(&TopicPartition::new(Arc::clone(&name), index));
             }
         }
+        let mut mended = Vec::new();
         for (index, leadership) in leaderships {
             if let Some(partition) = topic.partitions.get_mut(&index) {
-                partition.leadership = leadership;
+                let is_unreadable = leadership == StateRead::Unreadable;
+                if std::mem::replace(&mut partition.is_unreadable, is_unreadable) && !is_unreadable
+                {
+                    mended.push(index);
+                }
+                partition.leadership = match leadership {
+                    StateRead::Is(leadership) => Some(leadership),
+                    StateRead::Missing | StateRead::Unreadable => None,
+                };
             }
+        }
+        for index in mended {
+            self.work(TopicPartition::new(Arc::clone(&name), index)).hearers.all = true;
         }
         for (index, assignment) in news {
             let id = TopicPartition::new(Arc::clone(&name), index);

@@ -30,8 +30,17 @@ pub struct Leadership {
 pub struct Partition {
     /// Who holds it.
     pub assignment: Assignment,
-    /// Who leads it; none before its first election.
+    /// Who leads it; none before its first election, and while that cannot be read.
     pub leadership: Option<Leadership>,
+    /// Its state's znode says nothing that can be understood: nothing is decided about it until it does.
+    pub is_unreadable: bool,
+}
+
+impl Partition {
+    /// Whether its state has a znode.
+    pub(crate) fn has_state(&self) -> bool {
+        self.leadership.is_some() || self.is_unreadable
+    }
 }
 
 /// The state of a partition. Source: `kafka.controller.PartitionStateMachine`.

@@ -183,6 +183,17 @@ fn step(world: &mut World, words: &[&str]) {
         ["conflict", "topic", name] => {
             world.conflicts.insert(TopicPartition::new(*name, -1));
         }
+        ["spoil", name] => {
+            let id = partition(name);
+            let states = &mut world.topics.get_mut(&id.topic).unwrap().states;
+            states.get_mut(&id.partition).unwrap().partition_epoch.0 += 1;
+            world.unreadable.insert(id);
+        }
+        ["mend", name] => {
+            let id = partition(name);
+            world.unreadable.remove(&id);
+            world.topic_changed(&id.topic);
+        }
         ["conflict", name] => {
             world.conflicts.insert(partition(name));
         }

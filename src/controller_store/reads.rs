@@ -10,14 +10,17 @@ use common::{
     topic::TopicPartition,
 };
 use controller::{
-    assignment::Assignment, change::TopicRead, reassignment::Orders, states::Leadership,
+    assignment::Assignment,
+    change::{StateRead, TopicRead},
+    reassignment::Orders,
+    states::Leadership,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use metadata::broker::Broker;
 use tracing::{error, warn};
 use zk::{
     documents::{
-        admin,
+        DocumentError, admin,
         broker::BrokerDocument,
         notification,
         partition_state::{LeaderRecoveryState, PartitionStateDocument},
@@ -91,8 +94,17 @@ pub async fn topics(
     let states = get_all(zk, wanted.iter().map(state_path).collect(), Watch::No).await?;
     for ((at, index), node) in wanted.into_iter().zip(states) {
         let read: &mut TopicRead = &mut topics[at];
-        let leadership = node.and_then(|node| parse_state(&read.name, index, &node));
-        read.leaderships.insert(index, leadership);
+        let mut state = state_of(&read.name, index, node);
+        if state.is_err() {
+            // Looked at again when it is mended, and only then: others change with every election.
+            let path = paths::partition_state(&read.name, index);
+            state = state_of(&read.name, index, zk.get(&path, Watch::Yes).await?);
+        }
+        let state = state.unwrap_or_else(|error| {
+            error!(%error, topic = &*read.name, partition = index, "a partition's state cannot be read: it stays as it is");
+            StateRead::Unreadable
+        });
+        read.leaderships.insert(index, state);
     }
     Ok(topics)
 }
@@ -116,21 +128,21 @@ fn parse_topic(name: Arc<str>, node: &Node) -> Option<TopicRead> {
     }
 }
 
-fn parse_state(topic: &str, index: i32, node: &Node) -> Option<Leadership> {
-    match PartitionStateDocument::parse(topic, index, &node.data) {
-        Ok(document) => Some(Leadership {
-            leader: document.leader,
-            leader_epoch: document.leader_epoch,
-            recovering: document.leader_recovery_state == LeaderRecoveryState::Recovering,
-            isr: document.isr,
-            controller_epoch: document.controller_epoch,
-            partition_epoch: PartitionEpoch(node.stat.version.0),
-        }),
-        Err(error) => {
-            error!(%error, topic, partition = index, "a partition's state cannot be read");
-            None
-        }
-    }
+fn state_of(topic: &str, index: i32, node: Option<Node>) -> Result<StateRead, DocumentError> {
+    let Some(node) = node else { return Ok(StateRead::Missing) };
+    parse_state(topic, index, &node).map(StateRead::Is)
+}
+
+fn parse_state(topic: &str, index: i32, node: &Node) -> Result<Leadership, DocumentError> {
+    let document = PartitionStateDocument::parse(topic, index, &node.data)?;
+    Ok(Leadership {
+        leader: document.leader,
+        leader_epoch: document.leader_epoch,
+        recovering: document.leader_recovery_state == LeaderRecoveryState::Recovering,
+        isr: document.isr,
+        controller_epoch: document.controller_epoch,
+        partition_epoch: PartitionEpoch(node.stat.version.0),
+    })
 }
 
 /// The assignment as the document has it.
@@ -206,9 +218,16 @@ pub async fn isr_changes(
     }
     let state_path = |id: &TopicPartition| paths::partition_state(&id.topic, id.partition);
     let nodes = get_all(zk, changed.iter().map(state_path).collect(), Watch::No).await?;
-    let state = |(id, node): (TopicPartition, Option<Node>)| {
-        let leadership = parse_state(&id.topic, id.partition, &node?)?;
-        Some((id, leadership))
+    let state = |(id, node): (TopicPartition, Option<Node>)| match parse_state(
+        &id.topic,
+        id.partition,
+        &node?,
+    ) {
+        Ok(leadership) => Some((id, leadership)),
+        Err(error) => {
+            error!(%error, partition = %id, "a partition's state cannot be read");
+            None
+        }
     };
     Ok((changed.into_iter().zip(nodes).filter_map(state).collect(), paths))
 }

@@ -17,7 +17,7 @@ use crate::{
     alter_partition::{AlterPartition, AlteredPartition, NewIsr, TopicKey},
     answer::{Answer, Ticket},
     assignment::Assignment,
-    change::{Change, TopicRead},
+    change::{Change, StateRead, TopicRead},
     controller::{Controller, Options},
     error::ApiError,
     plan::{Outcome, Write},
@@ -65,6 +65,8 @@ pub(super) struct World {
     pub(super) stop_error: ErrorCode,
     /// Partitions whose next write finds another version.
     pub(super) conflicts: BTreeSet<TopicPartition>,
+    /// Partitions whose state says nothing that can be understood.
+    pub(super) unreadable: BTreeSet<TopicPartition>,
     pub(super) pending: Vec<Change>,
     pub(super) log: String,
     next_id: u128,
@@ -88,6 +90,7 @@ impl World {
             deaf: BTreeSet::new(),
             stop_error: ErrorCode::None,
             conflicts: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
             pending: Vec::new(),
             log: String::new(),
             next_id: 100,
@@ -180,7 +183,15 @@ impl World {
 
     fn read(&self, name: &Arc<str>) -> TopicRead {
         let node = &self.topics[name];
-        let state = |index: &i32| (*index, node.states.get(index).cloned());
+        let state = |index: &i32| {
+            let is_unreadable = self.unreadable.contains(&TopicPartition::new(&**name, *index));
+            let state = match node.states.get(index) {
+                None => StateRead::Missing,
+                Some(_) if is_unreadable => StateRead::Unreadable,
+                Some(state) => StateRead::Is(state.clone()),
+            };
+            (*index, state)
+        };
         TopicRead {
             name: Arc::clone(name),
             version: node.version,

@@ -310,7 +310,7 @@ impl Office<'_> {
             _ => {}
         }
         let mut brokers = false;
-        let mut topics = Vec::new();
+        let (mut topics, mut mended) = (Vec::new(), BTreeSet::new());
         for dirty in &changes.dirty {
             match dirty.path.as_str() {
                 paths::CONTROLLER => self.check_office().await?,
@@ -339,10 +339,14 @@ impl Office<'_> {
                 paths::PREFERRED_REPLICA_ELECTION => self.read_preferred(news).await?,
                 path if path.starts_with(paths::BROKER_IDS) => brokers = true,
                 path => {
-                    let topic = path.strip_prefix(paths::TOPICS);
-                    let topic = topic.and_then(|rest| rest.strip_prefix('/'));
-                    if let Some(topic) = topic.filter(|topic| !topic.contains('/')) {
-                        topics.push(Arc::from(topic));
+                    let below = path.strip_prefix(paths::TOPICS);
+                    let Some(below) = below.and_then(|rest| rest.strip_prefix('/')) else {
+                        continue;
+                    };
+                    match below.split_once('/') {
+                        None => topics.push(Arc::from(below)),
+                        // The state of a partition that could not be read.
+                        Some((topic, _)) => drop(mended.insert(Arc::from(topic))),
                     }
                 }
             }
@@ -354,7 +358,7 @@ impl Office<'_> {
         for read in reads::topics(self.zk, topics, &knows).await? {
             news.push(Change::Topic(read));
         }
-        Ok(())
+        self.reread(mended, news).await
     }
 
     /// Whether `/controller` is still this session's; it may have been deleted, or taken by another.

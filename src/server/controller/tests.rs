@@ -468,6 +468,24 @@ async fn a_deleted_controller_znode_leads_to_another_term() {
     assert!(state.contains(r#""controller_epoch":3"#), "{state}");
 }
 
+/// Somebody wrote nonsense over a partition's state: the next controller leaves it alone, serves the others, and sees when
+/// it is mended.
+#[tokio::test(start_paused = true)]
+async fn a_state_that_cannot_be_read_holds_up_nobody() {
+    let cluster = cluster().await;
+    assert_eq!(cluster.create(topic("t", 2)).await, "done");
+    let path = paths::partition_state("t", 0);
+    let good = cluster.data(&path).await;
+    cluster.zk.set(&path, b"nonsense", Expected::Any).await.unwrap();
+    cluster.zk.delete(paths::CONTROLLER, Expected::Any).await.unwrap();
+    cluster.until(|cluster| !cluster.leads("t", 0)).await;
+    assert_eq!(cluster.create(topic("u", 1)).await, "done");
+    assert!(cluster.leads("t", 1) && cluster.leads("u", 0));
+    assert_eq!(cluster.data(&path).await, "nonsense");
+    cluster.zk.set(&path, good.as_bytes(), Expected::Any).await.unwrap();
+    cluster.until(|cluster| cluster.leads("t", 0)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_fenced_writes_nothing() {
     let cluster = cluster().await;
