@@ -272,6 +272,9 @@ fn log_note(note: &Note) {
         Note::MembersWithoutAssignment { group, generation, members } => {
             warn!(target: LOGGER, group = &**group, generation, members, "the leader's assignment leaves members out");
         }
+        Note::MembersDidNotSync { group, generation, members } => {
+            info!(target: LOGGER, group = &**group, generation, ?members, "members took no assignment in time; they are removed");
+        }
         Note::SubscriptionUnreadable { group, member_id } => {
             warn!(target: LOGGER, group = &**group, member_id, "a member's subscription cannot be read");
         }

@@ -405,6 +405,15 @@ pub enum Note {
         /// How many.
         members: usize,
     },
+    /// Members that took no assignment in time; they are removed.
+    MembersDidNotSync {
+        /// The group.
+        group: Arc<str>,
+        /// The generation.
+        generation: i32,
+        /// Who.
+        members: Vec<String>,
+    },
     /// A member's subscription cannot be read; no topic of the group counts as unsubscribed.
     SubscriptionUnreadable {
         /// The group.

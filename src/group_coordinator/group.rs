@@ -119,6 +119,8 @@ pub(crate) struct Progress {
     pub(crate) joined: Option<Instant>,
     pub(crate) last_to_join: Option<Arc<str>>,
     pub(crate) did_not_join: Vec<String>,
+    /// Whether it has been told.
+    pub(crate) is_reported: bool,
 }
 
 impl State {

@@ -48,8 +48,14 @@ impl Group {
         let member = self.members.get_key_value(cause.member_id.as_str());
         let waiting = member.filter(|(_, member)| member.awaiting_join.is_some());
         let last_to_join = waiting.map(|(id, _)| id.clone());
-        let progress =
-            Progress { cause, started: now, joined: None, last_to_join, did_not_join: Vec::new() };
+        let progress = Progress {
+            cause,
+            started: now,
+            joined: None,
+            last_to_join,
+            did_not_join: Vec::new(),
+            is_reported: false,
+        };
         self.transition_to(State::PreparingRebalance { initial_delay, progress }, turn.now);
         let timeout = match initial_delay {
             Some(initial) => initial.delay,
@@ -191,6 +197,13 @@ impl Group {
         let late: Vec<Arc<str>> =
             members.filter(|member| member.owes_sync).map(|member| member.id.clone()).collect();
         let Some(first) = late.first() else { return };
+        // Before its leader may be gone.
+        self.report(RebalanceOutcome::Restarted, turn);
+        turn.note(Note::MembersDidNotSync {
+            group: self.id.clone(),
+            generation: self.generation,
+            members: late.iter().map(|id| id.as_ref().into()).collect(),
+        });
         for member_id in &late {
             self.remove(member_id, turn);
         }
@@ -257,10 +270,13 @@ impl Group {
     /// Tells how the rebalance under way went. Called before its state is left.
     fn report(&mut self, outcome: RebalanceOutcome, turn: &mut Turn) {
         let (State::PreparingRebalance { progress, .. }
-        | State::CompletingRebalance { progress, .. }) = &self.state
+        | State::CompletingRebalance { progress, .. }) = &mut self.state
         else {
             return;
         };
+        if std::mem::replace(&mut progress.is_reported, true) {
+            return;
+        }
         let now = turn.now.instant;
         let joined = progress.joined.unwrap_or(now);
         turn.actions.push(Action::Rebalance(Rebalance {

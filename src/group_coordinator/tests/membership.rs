@@ -267,6 +267,7 @@ fn members_that_do_not_sync_are_out() {
             15s r5 heartbeat NONE
             24s r6 heartbeat NONE
             24s r7 heartbeat NONE
+            26s note MembersDidNotSync group: g generation: 1 members: [b-1]
             26s g is PreparingRebalance
             27s describe PreparingRebalance 'consumer'/'' a-1/ a /127.0.0.1 ="#]],
     );

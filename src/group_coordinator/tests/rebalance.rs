@@ -215,6 +215,7 @@ fn a_static_member_that_does_not_join_stays_until_its_session_ends() {
             18s rebalance g 2 Stable (LeaderRejoined 'i-1' -): joining 10s, last i-1; assigning 1s by i-1; 2 members
             18s g is Stable
             26s r7 heartbeat NONE
+            27s note MembersDidNotSync group: g generation: 2 members: [j-1]
             27s g is PreparingRebalance
             27s describe PreparingRebalance 'consumer'/'' i-1/i c /127.0.0.1 =
             37s note NobodyJoined group: g members: 1
