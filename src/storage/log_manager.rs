@@ -1,7 +1,7 @@
 //! All logs of a broker, in all its log directories. Source: `LogManager`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -173,6 +173,8 @@ pub(crate) struct Logs {
     pub(crate) deleted: Vec<(Timestamp, PathBuf)>,
     /// Replicas outside the cluster's assignment: kept, never served.
     pub(crate) strays: Vec<(TopicPartition, PathBuf)>,
+    /// Partitions whose logs were in directories that have failed since the start: those are there still.
+    pub(crate) lost: HashSet<TopicPartition>,
     /// Logs that could not be loaded, of directories that work: nothing may take their place, and what the checkpoints say of them stays.
     pub(crate) unloaded: Vec<Job>,
 }
@@ -405,13 +407,35 @@ impl LogManager {
     }
 
     /// Takes a partition's log out of use at once; its files go later. Whether there was one.
+    ///
+    /// # Errors
+    /// `LogError::Offline` also where the log is, or may be, in a directory that has failed: it would be there again after
+    /// the next start.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool, LogError> {
         let _changing = self.changing.lock();
         if let Some(job) = self.take_unloaded(partition) {
             return self.delete_unloaded(job);
         }
         let log = self.logs.lock().current.remove(partition);
+        if log.is_none()
+            && let Some(offline) = self.directories().find(|directory| directory.is_offline())
+            && self.may_be_offline(partition)
+        {
+            return Err(LogError::Offline(offline.path().to_owned()));
+        }
         self.delete_log(log)
+    }
+
+    /// Whether a partition without a log may have one in a directory that has failed. Not if it was deleted here a short time
+    /// ago: who did not hear of that asks again.
+    fn may_be_offline(&self, partition: &TopicPartition) -> bool {
+        let logs = self.logs.lock();
+        let deleted = |(_, path): &(Timestamp, PathBuf)| {
+            let name = path.file_name()?.to_str()?;
+            directory_name::parse(name).map(|(partition, _)| partition)
+        };
+        let was_deleted = logs.deleted.iter().filter_map(deleted).any(|one| one == *partition);
+        logs.lost.contains(partition) || !was_deleted
     }
 
     /// One whose files cannot be read can still go.
@@ -501,6 +525,7 @@ impl LogManager {
                 .extract_if(|_, log| is_there(log))
                 .map(|(partition, _)| partition)
                 .collect();
+            logs.lost.extend(partitions.iter().cloned());
             logs.deleted.retain(|(_, path)| !path.starts_with(directory.path()));
             failed.push((directory.path().to_owned(), partitions));
         }

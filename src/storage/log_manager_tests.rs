@@ -8,6 +8,7 @@ use common::{
 };
 
 use crate::{
+    error::LogError,
     log::Log,
     log_config::LogConfig,
     log_manager::{CreateError, LogManager, LogManagerOptions, NewLog, StartError},
@@ -194,6 +195,26 @@ fn a_failed_directory_is_left_and_its_partitions_are_named() {
     assert!(matches!(manager.get_or_create(&old), Err(CreateError::Offline(_))));
     let created = manager.get_or_create(&new("t", 2)).unwrap();
     assert!(Arc::ptr_eq(created.log_directory(), other.log_directory()));
+    manager.close();
+}
+
+#[test]
+fn a_log_in_a_failed_directory_is_not_taken_for_deleted() {
+    let fixture = Fixture::new(2);
+    let manager = fixture.open().unwrap();
+    let log = manager.get_or_create(&new("t", 0)).unwrap();
+    let other = manager.get_or_create(&new("t", 1)).unwrap();
+    crate::faults::fail_next_write(0, std::io::ErrorKind::Other);
+    assert!(append(&log, batch()).is_err());
+    for _ in 0..2 {
+        assert!(matches!(manager.delete(log.partition()), Err(LogError::Offline(_))));
+        manager.take_failed();
+    }
+    // Who did not hear that a log is deleted asks again; of others nobody knows.
+    assert!(manager.delete(other.partition()).unwrap());
+    assert!(!manager.delete(other.partition()).unwrap());
+    let unknown = TopicPartition::new("t", 2);
+    assert!(matches!(manager.delete(&unknown), Err(LogError::Offline(_))));
     manager.close();
 }
 
