@@ -4,7 +4,10 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use common::{
@@ -192,6 +195,8 @@ pub struct LogManager {
     pub(crate) schedule: Mutex<Schedule>,
     /// Hashes of the checkpoints as they were last written: what has not changed is not written again.
     pub(crate) written: Mutex<HashMap<PathBuf, u64>>,
+    /// Whether the checkpoints may name logs that are gone.
+    pub(crate) names_gone_logs: AtomicBool,
     /// Held while the cleaner's checkpoint is written: each thread of the cleaner does, under the same temporary name.
     pub(crate) writing_cleaned: Mutex<()>,
     pub(crate) hasher: std::hash::RandomState,
@@ -352,6 +357,7 @@ impl LogManager {
         let partition = &new.partition;
         let name = directory_name::new_name(partition, kind, Uuid::random())
             .ok_or_else(|| CreateError::NoName(partition.clone()))?;
+        self.forget_gone_logs();
         let mut failure = LogError::Offline(PathBuf::new());
         for directory in directories {
             if directory.is_offline() {
@@ -375,6 +381,17 @@ impl LogManager {
             }
         }
         Err(CreateError::Failed { partition: partition.clone(), source: failure })
+    }
+
+    /// What the checkpoints say of a log that is gone would be taken for that of the next one of its name, if the broker were
+    /// killed before they are written again: records that nobody has committed could be read.
+    fn forget_gone_logs(&self) {
+        if self.names_gone_logs.swap(false, Ordering::Relaxed) {
+            self.checkpoint_recovery_points();
+            self.checkpoint_log_starts();
+            self.checkpoint_high_watermarks();
+            self.checkpoint_cleaned();
+        }
     }
 
     /// The directory of this path.
@@ -443,6 +460,7 @@ impl LogManager {
         let name = deleted_name(&job.partition);
         let path = self.directories[job.directory].directory.path().join(name);
         let renamed = fs::rename(&job.path, &path).context("rename", &job.path);
+        self.names_gone_logs.store(true, Ordering::Relaxed);
         let mut logs = self.logs.lock();
         if let Err(fault) = renamed {
             self.directories[job.directory].directory.note_fault(&fault);
@@ -468,6 +486,7 @@ impl LogManager {
         let Some(log) = log else { return Ok(false) };
         let name = directory_name::new_name(partition, DirectoryKind::Stray, Uuid::random())
             .expect("only future names can be too long");
+        self.names_gone_logs.store(true, Ordering::Relaxed);
         log.rename(&name)?;
         log.abandon(&mut log.writer.lock());
         let path = log.path().to_path_buf();
@@ -478,6 +497,7 @@ impl LogManager {
 
     fn delete_log(&self, log: Option<Arc<Log>>) -> Result<bool, LogError> {
         let Some(log) = log else { return Ok(false) };
+        self.names_gone_logs.store(true, Ordering::Relaxed);
         log.rename(&deleted_name(log.partition()))?;
         log.abandon(&mut log.writer.lock());
         let due = self.when_to_remove();
@@ -574,6 +594,12 @@ impl Checkpoints {
             high_watermarks: read(crate::checkpoint::HIGH_WATERMARK_FILE),
             cleaned: read(crate::checkpoint::CLEANER_FILE),
         }
+    }
+
+    /// The partitions of which they say something; some more than once.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &TopicPartition> {
+        let all = [&self.recovery_points, &self.starts, &self.high_watermarks, &self.cleaned];
+        all.into_iter().flat_map(|offsets| offsets.keys())
     }
 
     pub(crate) fn get(

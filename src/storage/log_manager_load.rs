@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -74,11 +74,15 @@ impl LogManager {
         let directories = open_directories(&options)?;
         let mut jobs = Vec::new();
         let mut logs = Logs::default();
+        let mut names_gone_logs = false;
         for (index, directory) in directories.iter().enumerate() {
             if directory.directory.is_offline() {
                 continue;
             }
-            list_jobs(index, directory, &options, &mut jobs, &mut logs)?;
+            let checkpoints = list_jobs(index, directory, &options, &mut jobs, &mut logs)?;
+            let here = jobs.iter().filter(|job| job.directory == index);
+            let here: HashSet<&TopicPartition> = here.map(|job| &job.partition).collect();
+            names_gone_logs |= checkpoints.names().any(|name| !here.contains(name));
         }
         // Partitions with much to recover come early where they are few; the order is that of the names otherwise.
         progress.total.store(jobs.len(), Ordering::Relaxed);
@@ -106,6 +110,7 @@ impl LogManager {
             preferred: Mutex::new(HashMap::new()),
             changing: Mutex::new(()),
             written: Mutex::new(HashMap::new()),
+            names_gone_logs: AtomicBool::new(names_gone_logs),
             writing_cleaned: Mutex::new(()),
             hasher: Default::default(),
         })
@@ -174,20 +179,20 @@ fn prepare(path: &Path) -> Result<PathBuf, Fault> {
     path.canonicalize().context("resolve", path)
 }
 
-/// Lists the replicas of a directory.
+/// Lists the replicas of a directory. Gives its checkpoints.
 fn list_jobs(
     index: usize,
     directory: &Directory,
     options: &LogManagerOptions,
     jobs: &mut Vec<Job>,
     logs: &mut Logs,
-) -> Result<(), StartError> {
+) -> Result<Checkpoints, StartError> {
     let path = directory.directory.path();
     let names = match list_directories(path).context("list", path) {
         Ok(names) => names,
         Err(fault) => {
             directory.directory.note_fault(&fault);
-            return Ok(());
+            return Ok(Checkpoints::default());
         }
     };
     let checkpoints = Checkpoints::read(path);
@@ -226,7 +231,7 @@ fn list_jobs(
     }
     let count = jobs.len() - count_before;
     tracing::info!(directory = %path.display(), count, clean = directory.was_clean, "found logs");
-    Ok(())
+    Ok(checkpoints)
 }
 
 fn list_directories(path: &Path) -> io::Result<Vec<String>> {

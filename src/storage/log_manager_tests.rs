@@ -139,6 +139,45 @@ fn a_deleted_log_is_gone_at_once_and_its_files_later() {
     assert_eq!(names(), 1);
 }
 
+/// A topic is deleted, made again, and the broker killed: its logs are as new, whatever the checkpoints said of the former ones.
+#[test]
+fn a_log_takes_nothing_over_from_a_deleted_one_of_its_name() {
+    let fixture = Fixture::new(1);
+    let checkpoint = |manager: &LogManager| {
+        manager.checkpoint_recovery_points();
+        manager.checkpoint_log_starts();
+        manager.checkpoint_high_watermarks();
+    };
+    for (set_aside, is_killed_between) in [(false, false), (true, false), (false, true)] {
+        let mut manager = fixture.open().unwrap();
+        let log = manager.get_or_create(&new("t", 0)).unwrap();
+        for _ in 0..9 {
+            append(&log, batch()).unwrap();
+        }
+        log.set_high_watermark(Offset(9));
+        log.flush().unwrap();
+        checkpoint(&manager);
+        let is_gone = match set_aside {
+            true => manager.set_aside(log.partition()),
+            false => manager.delete(log.partition()),
+        };
+        assert!(is_gone.unwrap());
+        if is_killed_between {
+            drop(manager);
+            manager = fixture.open().unwrap();
+        }
+        let log = manager.get_or_create(&new("t", 0)).unwrap();
+        append(&log, batch()).unwrap();
+        append(&log, batch()).unwrap();
+        drop(manager);
+        let manager = fixture.open().unwrap();
+        let log = manager.log(&TopicPartition::new("t", 0)).unwrap();
+        assert_eq!((log.end_offset(), log.high_watermark()), (Offset(2), Offset(0)));
+        assert_eq!(log.recovery_point(), Offset(0));
+        manager.delete(log.partition()).unwrap();
+    }
+}
+
 #[test]
 fn what_is_no_replica_stops_the_start() {
     let fixture = Fixture::new(2);
