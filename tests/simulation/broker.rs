@@ -3,7 +3,7 @@
 //! The glue of `server/registration.rs` and `server/replica_requests.rs`, without tasks.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,18 +12,19 @@ use std::{
 
 use common::{
     error_code::ErrorCode,
-    ids::{BrokerEpoch, BrokerId, ControllerEpoch, Offset, Timestamp},
+    ids::{BrokerEpoch, BrokerId, ControllerEpoch, Offset},
     security_protocol::SecurityProtocol,
-    topic::TopicPartition,
+    topic::{TopicPartition, Uuid},
 };
-use controller::request::{Body, BrokerRequest};
+use controller::request::{Body, BrokerRequest, LeaderAndIsrTopic};
 use metadata::{broker::Endpoint, cache::MetadataCache};
 use partition::leader::{Leadership, Proposal};
 use storage::{
     log::Log,
     log_config::LogConfig,
-    log_load::{Known, LogOptions},
-    shared::{LogDirectory, Shared},
+    log_manager::{Intervals, LogManager, LogManagerOptions, NewLog},
+    log_manager_load::LoadProgress,
+    shared::LogDirectory,
     verification::VerificationGuard,
 };
 use zk::{
@@ -37,22 +38,29 @@ use zk::{
 
 use crate::{
     bugs::Bug,
-    disks::{self, NextError, Operation},
+    disks::{NextError, Operation},
     network::{Node, Produce, RequestId},
     office::Office,
     replica::{Replica, Word},
-    world::{Event, Millis, SESSION_TIMEOUT, TOPIC, TOPIC_ID, World, at_once, looked},
+    world::{Event, Millis, SESSION_TIMEOUT, TOPIC, World, at_once, looked},
 };
 
 /// How often a broker looks what ZooKeeper has told it, at most.
 const LOOK_EVERY_MAX: Millis = 40;
 /// How often a broker looks at its in-sync sets.
 const CHECK_EVERY: Millis = 600;
+/// `producers_max`: more than there are.
+const PRODUCERS_MAX: usize = 1000;
 /// How often a broker writes its checkpoints, at most.
 const FLUSH_EVERY_MAX: Millis = 1500;
 /// What the candidates for the controller's office watch.
-const WATCHED: [&str; 4] =
-    [paths::CONTROLLER, paths::BROKER_IDS, paths::TOPICS, paths::LOG_DIR_EVENTS];
+const WATCHED: [&str; 5] = [
+    paths::CONTROLLER,
+    paths::BROKER_IDS,
+    paths::TOPICS,
+    paths::DELETE_TOPICS,
+    paths::LOG_DIR_EVENTS,
+];
 
 /// A broker, whether or not it runs.
 pub struct Broker {
@@ -68,7 +76,7 @@ pub struct Broker {
     pub clock_is_ahead: Duration,
     /// Its wall clock jumps either way.
     pub wall_clock_is_ahead: i64,
-    /// What its disk holds of each partition.
+    /// What its disk is sure to hold of each partition's log.
     pub disk: BTreeMap<i32, OnDisk>,
     /// Its sessions since its machine has started: `.zookeeper_sessions`.
     pub sessions: Vec<SessionId>,
@@ -82,25 +90,11 @@ pub struct Broker {
     pub next_error: Option<NextError>,
 }
 
-/// What a disk holds of a partition beside its files.
+/// What a disk is sure to hold of a partition's log.
 #[derive(Clone, Debug, Default)]
 pub struct OnDisk {
-    /// `recovery-point-offset-checkpoint`.
-    pub recovery_point: Offset0,
-    /// `replication-offset-checkpoint`.
-    pub high_watermark: Offset0,
     /// Sizes of the segments' files when they were synced last: a power cut leaves that much at least.
     pub synced: BTreeMap<PathBuf, u64>,
-}
-
-/// An offset that begins with 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offset0(pub Offset);
-
-impl Default for Offset0 {
-    fn default() -> Offset0 {
-        Offset0(Offset::ZERO)
-    }
 }
 
 /// A running broker.
@@ -119,8 +113,8 @@ pub struct Process {
     word: u64,
     /// What it knows of the cluster.
     pub metadata: MetadataCache,
-    /// The logs that are open.
-    pub logs: BTreeMap<i32, Arc<Log>>,
+    /// The logs that are open, and those that are put aside or wait for their removal.
+    pub logs: LogManager,
     /// The partitions that it was told of.
     pub replicas: BTreeMap<i32, Replica>,
     /// Its term as the controller.
@@ -128,18 +122,15 @@ pub struct Process {
     /// Whether it has taken part in the election since `/controller` has changed.
     pub is_candidate: bool,
     /// What its leaders want of the controller: one change for each partition.
-    pub proposals: BTreeMap<i32, Proposal>,
+    pub proposals: BTreeMap<i32, (Uuid, Proposal)>,
     /// What the controller was asked for.
-    pub proposed: Option<(RequestId, Vec<(i32, Proposal)>)>,
+    pub proposed: Option<(RequestId, Vec<(i32, (Uuid, Proposal))>)>,
     /// Batches that wait for the transaction coordinator's answer.
     pub verifications: BTreeMap<u64, Verification>,
     /// Counts the fetchers' orders.
     pub orders: u64,
-    /// Its log directories.
-    pub directories: Vec<Arc<LogDirectory>>,
-    /// Of how many failed ones the controller was told.
-    pub failures_told: usize,
-    shared: Arc<Shared>,
+    /// Whether the controller is yet to hear of a log directory that has failed.
+    pub has_news: bool,
 }
 
 /// A batch that waits for the transaction coordinator's answer.
@@ -234,12 +225,20 @@ impl World {
         let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
         broker.process_number += 1;
         broker.stopped_until = 0;
-        let directories: Vec<_> = broker.directories.iter().map(LogDirectory::new).collect();
-        for broken in &broker.broken {
-            disks::fail(&directories[*broken]);
-        }
-        let shared = Shared::new(1);
-        let mut process = Process {
+        let failed = broker.broken.iter().map(|broken| broker.directories[*broken].clone());
+        let options = LogManagerOptions {
+            directories: broker.directories.clone(),
+            failed: failed.collect(),
+            default_config: Arc::new(log_config()),
+            topic_configs: HashMap::new(),
+            threads: 1,
+            intervals: Intervals::default(),
+            seed: 1,
+            producers_max: PRODUCERS_MAX,
+            now,
+        };
+        let logs = LogManager::open(options, &LoadProgress::default());
+        let process = Process {
             store,
             changes,
             registered: None,
@@ -247,7 +246,7 @@ impl World {
             controller_epoch: ControllerEpoch(0),
             word: 0,
             metadata: MetadataCache::new(),
-            logs: BTreeMap::new(),
+            logs: logs.expect("log directories that work are opened"),
             replicas: BTreeMap::new(),
             office: None,
             is_candidate: false,
@@ -255,30 +254,13 @@ impl World {
             proposed: None,
             verifications: BTreeMap::new(),
             orders: 0,
-            directories,
-            failures_told: broker.broken.len(),
-            shared,
+            has_news: false,
         };
-        for (partition, disk) in &broker.disk {
-            let directory = process.directories[broker.directory_of(*partition)].clone();
-            if directory.is_offline() {
-                continue;
-            }
-            let path = broker.log_path(*partition);
-            let options = process.log_options(*partition, directory, path, now);
-            let known = Known {
-                clean: false,
-                recovery_point: Some(disk.recovery_point.0),
-                start: None,
-                cleaned_to: None,
-            };
-            let log = Log::open(options, known).expect("a log opens whatever a crash has left");
-            log.set_high_watermark(disk.high_watermark.0);
-            process.logs.insert(*partition, Arc::new(log));
-        }
         broker.process = Some(process);
         let number = broker.process_number;
-        let ends: Vec<i64> = self.process(id).logs.values().map(|log| log.end_offset().0).collect();
+        let partitions = self.partitions.clone();
+        let logs = partitions.iter().filter_map(|partition| self.process(id).log(*partition));
+        let ends: Vec<i64> = logs.map(|log| log.end_offset().0).collect();
         self.note(format_args!("broker {id} starts, logs end at {ends:?}"));
         self.logs_were_opened(id);
         self.after(1, Event::LookAtZooKeeper(id, number));
@@ -294,7 +276,9 @@ impl World {
         self.after(delay, Event::LookAtZooKeeper(id, number));
         let process = self.process(id);
         let SessionState::Connected(session) = process.store.session() else { return };
-        let changes = process.changes.take();
+        // What changes while a plan is carried out is read after it.
+        let is_busy = process.office.as_ref().is_some_and(Office::is_busy);
+        let changes = if is_busy { None } else { process.changes.take() };
         if process.office.as_ref().is_some_and(|office| office.session != session) {
             process.office = None;
             self.note(format_args!("broker {id} is not the controller: its session has ended"));
@@ -388,9 +372,15 @@ impl World {
                 self.leave_what_moved(id, &update);
             }
             Body::LeaderAndIsr(told) => {
-                for told in told.topics.into_iter().flat_map(|topic| topic.partitions) {
+                let of_topic = |topic: LeaderAndIsrTopic| {
+                    let topic_id = topic.id.expect("all topics have ids");
+                    topic.partitions.into_iter().map(move |told| (topic_id, told))
+                };
+                for (topic_id, told) in told.topics.into_iter().flat_map(of_topic) {
                     let leadership = told.leadership;
                     let word = Word {
+                        topic_id,
+                        is_new: told.is_new,
                         leader: leadership.leader,
                         leadership: Leadership {
                             epoch: leadership.leader_epoch,
@@ -414,26 +404,52 @@ impl World {
         Some((ErrorCode::None, outcomes))
     }
 
-    /// The log of a partition; made where it is missing. None where its directory has failed.
-    pub fn host(&mut self, id: BrokerId, partition: i32) -> Option<Arc<Log>> {
-        let now = self.wall_clock_of(id);
-        let path = self.brokers[&id].log_path(partition);
-        let index = self.brokers[&id].directory_of(partition);
-        let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
-        let process = broker.process.as_mut().expect("a running broker hosts");
-        let directory = process.directories[index].clone();
-        if directory.is_offline() {
-            return None;
+    /// The log of a partition; made where it is missing, or where what is there is of another topic of this name. The glue of
+    /// `ReplicaManager::host`.
+    pub fn host(
+        &mut self,
+        id: BrokerId,
+        partition: i32,
+        word: &Word,
+    ) -> Result<Arc<Log>, ErrorCode> {
+        let compares = self.options.bug != Some(Bug::TopicIdsAreNotCompared);
+        let name = World::name(partition);
+        let broker = &self.brokers[&id];
+        let directory = broker.directories[broker.directory_of(partition)].clone();
+        let new = NewLog {
+            partition: name.clone(),
+            topic_id: Some(word.topic_id),
+            config: None,
+            is_new: word.is_new,
+        };
+        let get_or_create = |logs: &LogManager| {
+            // Where it is is for the seed to say.
+            logs.set_preferred_directory(name.clone(), directory.clone());
+            logs.get_or_create(&new)
+        };
+        let mut log = get_or_create(&self.process(id).logs);
+        if compares && log.as_ref().is_ok_and(|log| log.topic_id() != Some(word.topic_id)) {
+            self.unhost(id, partition);
+            let aside = self.process(id).logs.set_aside(&name);
+            aside.map_err(|_| ErrorCode::KafkaStorageError)?;
+            self.note(format_args!("broker {id} puts the log of {partition} aside"));
+            self.log_is_gone(id, partition);
+            log = get_or_create(&self.process(id).logs);
         }
-        if let Some(log) = process.logs.get(&partition) {
-            return Some(log.clone());
+        let log = log.map_err(|_| ErrorCode::KafkaStorageError)?;
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.disk.entry(partition).or_default();
         }
-        let options = process.log_options(partition, directory, path, now);
-        let log = Log::create(options, Some(TOPIC_ID)).expect("a log can be made");
-        let log = Arc::new(log);
-        process.logs.insert(partition, log.clone());
-        broker.disk.insert(partition, OnDisk::default());
-        Some(log)
+        Ok(log)
+    }
+
+    /// A log is not its partition's any more.
+    pub fn log_is_gone(&mut self, id: BrokerId, partition: i32) {
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.disk.remove(&partition);
+            broker.has_lost.remove(&partition);
+        }
+        self.forget_from(id, partition, Offset::ZERO);
     }
 
     /// Writes the checkpoints; in half of the cases all logs are synced before.
@@ -445,19 +461,19 @@ impl World {
         for partition in self.partitions.clone().into_iter().filter(|_| does_sync) {
             self.use_disk(id, partition, Operation::Flush);
         }
+        let partitions = self.partitions.clone();
         let broker = self.brokers.get_mut(&id).expect("brokers do not vanish");
         let Some(process) = &broker.process else { return };
-        for (partition, log) in &process.logs {
-            if log.log_directory().is_offline() {
-                continue;
+        for partition in partitions.into_iter().filter(|_| does_sync) {
+            if let Some(log) = process.log(partition)
+                && !log.log_directory().is_offline()
+                && log.flush().is_ok()
+            {
+                broker.disk.entry(partition).or_default().synced = segment_sizes(&log.path());
             }
-            let disk = broker.disk.entry(*partition).or_default();
-            disk.high_watermark = Offset0(log.high_watermark());
-            if does_sync && log.flush().is_ok() {
-                disk.synced = segment_sizes(&log.path());
-            }
-            disk.recovery_point = Offset0(log.recovery_point());
         }
+        process.logs.checkpoint_high_watermarks();
+        process.logs.checkpoint_recovery_points();
     }
 
     /// The connection to ZooKeeper is back.
@@ -504,20 +520,13 @@ pub fn segment_sizes(path: &Path) -> BTreeMap<PathBuf, u64> {
 }
 
 impl Process {
-    fn log_options(
-        &self,
-        partition: i32,
-        directory: Arc<LogDirectory>,
-        path: PathBuf,
-        now: Timestamp,
-    ) -> LogOptions {
-        LogOptions {
-            partition: World::name(partition),
-            directory,
-            path,
-            config: Arc::new(log_config()),
-            shared: self.shared.clone(),
-            now,
-        }
+    /// The log of a partition that is open, whether or not the controller has spoken of it.
+    pub fn log(&self, partition: i32) -> Option<Arc<Log>> {
+        self.logs.log(&World::name(partition))
+    }
+
+    /// One of the log directories, counted.
+    pub fn directory(&self, index: usize) -> &Arc<LogDirectory> {
+        self.logs.directories().nth(index).expect("a broker's own log directory")
     }
 }

@@ -36,11 +36,13 @@ pub enum Bug {
     /// A broker leads and follows on until StopReplica, though all are told that its replica is elsewhere. It was a bug of the
     /// broker's once.
     MovedReplicasGoOn,
+    /// A broker takes the log of a former topic of the same name for its own.
+    TopicIdsAreNotCompared,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 16] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
         Bug::LogsMayPart,
@@ -56,6 +58,7 @@ impl Bug {
         Bug::FormerCoordinatorsAreObeyed,
         Bug::FailedDirectoriesAreNotTold,
         Bug::MovedReplicasGoOn,
+        Bug::TopicIdsAreNotCompared,
     ];
 
     /// The bug of a name.

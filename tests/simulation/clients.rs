@@ -9,6 +9,7 @@ use bytes::Bytes;
 use common::{
     error_code::ErrorCode,
     ids::{BrokerId, Offset, ProducerEpoch, ProducerId, Timestamp},
+    topic::Uuid,
 };
 use record::{
     build::BatchBuilder,
@@ -67,6 +68,8 @@ pub enum Client {
 
 /// A producer with an id.
 pub struct Idempotent {
+    /// The topic that it writes to with this id.
+    topic_id: Option<Uuid>,
     producer: ProducerId,
     sequences: BTreeMap<i32, i32>,
     /// What is to be stored: the partition, the values.
@@ -80,6 +83,8 @@ pub struct Idempotent {
 pub struct Transactional {
     producer: ProducerId,
     epoch: ProducerEpoch,
+    /// The topic that it writes to in this epoch.
+    topic_id: Option<Uuid>,
     sequences: BTreeMap<i32, i32>,
     /// Its transaction, by its place in `Clients::transactions`.
     current: Option<usize>,
@@ -96,6 +101,8 @@ pub struct Transactional {
 
 /// A transaction.
 pub struct Transaction {
+    /// The topic, as its producer knew it in the beginning.
+    pub topic_id: Option<Uuid>,
     /// Its producer.
     pub producer: ProducerId,
     /// The producer's epoch in it.
@@ -114,8 +121,17 @@ pub struct Transaction {
 pub struct Consumer {
     /// Whether it reads committed records only.
     pub committed: bool,
-    positions: BTreeMap<i32, Offset>,
-    asked: Option<(RequestId, i32)>,
+    positions: BTreeMap<(Uuid, i32), Offset>,
+    asked: Option<(RequestId, Uuid, i32)>,
+}
+
+impl Idempotent {
+    /// Takes another id, and gives up what it has not stored.
+    fn begin_anew(&mut self, producer: ProducerId) {
+        self.producer = producer;
+        self.batch = None;
+        self.sequences.clear();
+    }
 }
 
 impl Clients {
@@ -197,6 +213,7 @@ impl World {
             plain(true),
             plain(false),
             Client::Idempotent(Idempotent {
+                topic_id: None,
                 producer: first,
                 sequences: BTreeMap::new(),
                 batch: None,
@@ -206,6 +223,7 @@ impl World {
             Client::Transactional(Transactional {
                 producer: second,
                 epoch: ProducerEpoch(0),
+                topic_id: None,
                 sequences: BTreeMap::new(),
                 current: None,
                 left: 0,
@@ -235,6 +253,13 @@ impl World {
         let snapshot = self.process(asked).metadata.snapshot();
         let leader = snapshot.partition(TOPIC, partition)?.leader;
         (leader != BrokerId::NONE).then_some(leader)
+    }
+
+    /// The id of the topic, as some broker knows it.
+    fn topic_id(&mut self) -> Option<Uuid> {
+        let running: Vec<BrokerId> = self.running();
+        let asked = self.random.pick(&running)?;
+        self.process(asked).metadata.snapshot().topic(TOPIC)?.id
     }
 
     /// The brokers that run.
@@ -292,10 +317,15 @@ impl World {
     }
 
     fn send_idempotent(&mut self, client: usize) {
-        let now = self.wall_clock();
+        let (now, topic_id) = (self.wall_clock(), self.topic_id());
         let (partition, count) = (self.random_partition(), self.random.between(1, 3));
         let values = self.clients.new_values(count);
+        let new_producer = self.clients.new_producer();
         let Client::Idempotent(producer) = &mut self.clients.all[client] else { return };
+        if topic_id > producer.topic_id {
+            producer.begin_anew(new_producer);
+            producer.topic_id = topic_id;
+        }
         let (partition, values) = producer.batch.get_or_insert((partition, values)).clone();
         let sequence = producer.sequences.get(&partition).copied().unwrap_or(0);
         let with = (producer.producer, ProducerEpoch(0), sequence);
@@ -311,7 +341,7 @@ impl World {
     }
 
     fn send_transactional(&mut self, client: usize) {
-        let now = self.wall_clock();
+        let (now, topic_id) = (self.wall_clock(), self.topic_id());
         let (partition, count) = (self.random_partition(), self.random.between(1, 2));
         let (length, aborts) = (self.random.between(1, 4), self.random.chance(350));
         let clients = &mut self.clients;
@@ -320,14 +350,23 @@ impl World {
             return self.send_marker(client);
         }
         if producer.current.is_some() && producer.left == 0 && producer.batch.is_none() {
+            let former = producer.topic_id;
+            let aborts = aborts || self.is_of_former_topic(former);
             let result = if aborts { TransactionResult::Abort } else { TransactionResult::Commit };
             return self.end_transaction(client, result);
         }
         if producer.current.is_none() {
-            let (id, epoch) = (producer.producer, producer.epoch);
+            if topic_id > producer.topic_id {
+                // What comes late is refused: the new topic's logs do not know what came before.
+                producer.epoch = ProducerEpoch(producer.epoch.0 + 1);
+                producer.sequences.clear();
+                producer.topic_id = topic_id;
+            }
+            let (id, epoch, topic_id) = (producer.producer, producer.epoch, producer.topic_id);
             producer.left = u32::try_from(length).unwrap_or(1);
             let number = clients.transactions.len();
             clients.transactions.push(Transaction {
+                topic_id,
                 producer: id,
                 epoch,
                 partitions: BTreeMap::new(),
@@ -453,14 +492,20 @@ impl World {
         let partition = self.random_partition();
         let running = self.running();
         let asked = self.random.pick(&running);
+        let topic_id = self.topic_id();
         let Client::Consumer(consumer) = &mut self.clients.all[client] else { return };
-        let offset = consumer.positions.get(&partition).copied().unwrap_or(Offset::ZERO);
-        let consume = Consume { partition, offset, committed: consumer.committed };
-        let sent = asked.map(|broker| {
-            self.ask(Node::Client(client), Node::Broker(broker), Message::Consume(consume))
+        let sent = asked.zip(topic_id).map(|(broker, topic_id)| {
+            let position = consumer.positions.get(&(topic_id, partition)).copied();
+            let (offset, committed) = (position.unwrap_or(Offset::ZERO), consumer.committed);
+            (broker, Consume { topic_id, partition, offset, committed })
+        });
+        let sent = sent.map(|(broker, consume)| {
+            let message = Message::Consume(consume);
+            let request = self.ask(Node::Client(client), Node::Broker(broker), message);
+            (request, consume.topic_id, partition)
         });
         if let Client::Consumer(consumer) = &mut self.clients.all[client] {
-            consumer.asked = sent.map(|request| (request, partition));
+            consumer.asked = sent;
         }
         if sent.is_none() {
             self.client_after(client, PAUSE_MAX);
@@ -502,11 +547,13 @@ impl World {
                 self.transactional_is_answered(client, result);
             }
             Client::Consumer(consumer)
-                if consumer.asked.is_some_and(|(asked, _)| asked == request) =>
+                if consumer.asked.is_some_and(|(asked, ..)| asked == request) =>
             {
-                let partition = consumer.asked.take().map_or(0, |(_, partition)| partition);
-                if let Message::Consumed(Ok(consumed)) = message {
-                    self.take_consumed(client, partition, &consumed);
+                let asked = consumer.asked.take();
+                if let (Some((_, topic_id, partition)), Message::Consumed(Ok(consumed))) =
+                    (asked, message)
+                {
+                    self.take_consumed((client, from), (topic_id, partition), &consumed);
                 }
             }
             _ => return,
@@ -528,6 +575,8 @@ impl World {
 
     fn idempotent_is_answered(&mut self, client: usize, result: Result<Offset, ErrorCode>) {
         let new_producer = self.clients.new_producer();
+        let Client::Idempotent(producer) = &self.clients.all[client] else { return };
+        let is_of_former = self.is_of_former_topic(producer.topic_id);
         let Client::Idempotent(producer) = &mut self.clients.all[client] else { return };
         match result {
             Ok(_) => {
@@ -539,14 +588,10 @@ impl World {
             Err(
                 error @ (ErrorCode::OutOfOrderSequenceNumber | ErrorCode::InvalidProducerEpoch),
             ) => {
-                self.violate(
-                    "once",
-                    format!("client {client} was refused with {error} although it sends in order"),
-                );
-                let Client::Idempotent(producer) = &mut self.clients.all[client] else { return };
-                producer.batch = None;
-                producer.producer = new_producer;
-                producer.sequences.clear();
+                producer.begin_anew(new_producer);
+                if !is_of_former {
+                    self.is_refused_in_order(client, error);
+                }
             }
             Err(_) => {}
         }
@@ -569,6 +614,7 @@ impl World {
             }
             return;
         }
+        let topic_id = producer.topic_id;
         let gives_up = producer.attempts >= ATTEMPTS_MAX;
         match result {
             Ok(_) => {
@@ -582,27 +628,41 @@ impl World {
             }
             Err(
                 error @ (ErrorCode::OutOfOrderSequenceNumber | ErrorCode::InvalidProducerEpoch),
-            ) => {
-                self.violate(
-                    "once",
-                    format!("client {client} was refused with {error} although it sends in order"),
-                );
-            }
+            ) => match self.is_of_former_topic(topic_id) {
+                true => self.end_transaction(client, TransactionResult::Abort),
+                false => self.is_refused_in_order(client, error),
+            },
             Err(_) if gives_up => self.end_transaction(client, TransactionResult::Abort),
             Err(_) => {}
         }
     }
 
-    fn take_consumed(&mut self, client: usize, partition: i32, consumed: &Consumed) {
+    /// Whether the topic that a producer writes to by its name is another one by now, or about to go: what was sent to it
+    /// late may have come to the new one first, which does not know what came before.
+    fn is_of_former_topic(&self, topic_id: Option<Uuid>) -> bool {
+        !self.must_be_kept() || self.topic_in_office() != topic_id
+    }
+
+    fn is_refused_in_order(&mut self, client: usize, error: ErrorCode) {
+        let what = format!("client {client} was refused with {error} although it sends in order");
+        self.violate("once", what);
+    }
+
+    fn take_consumed(
+        &mut self,
+        (client, broker): (usize, Node),
+        (topic_id, partition): (Uuid, i32),
+        consumed: &Consumed,
+    ) {
         let Client::Consumer(consumer) = &self.clients.all[client] else { return };
-        let (committed, from) = (
-            consumer.committed,
-            consumer.positions.get(&partition).copied().unwrap_or(Offset::ZERO),
-        );
+        let of = (topic_id, partition);
+        let (committed, from) =
+            (consumer.committed, consumer.positions.get(&of).copied().unwrap_or(Offset::ZERO));
         let read = parse(&consumed.records);
         let seen: Vec<(Offset, Stored)> =
             read.iter().copied().filter(|(offset, _)| *offset >= from).collect();
-        self.check_observed(client, partition, from, &seen);
+        self.check_observed(client, of, from, &seen);
+        self.check_incarnation((client, broker), of, &seen);
         if committed {
             let visible = without_aborted(&seen, &consumed.aborted);
             self.check_committed(client, partition, &visible);
@@ -610,7 +670,7 @@ impl World {
         if let (Some((last, _)), Client::Consumer(consumer)) =
             (seen.last(), &mut self.clients.all[client])
         {
-            consumer.positions.insert(partition, last.plus(1));
+            consumer.positions.insert(of, last.plus(1));
         }
     }
 

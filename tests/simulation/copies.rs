@@ -87,7 +87,7 @@ impl World {
     /// Reads what a running broker's log has beyond what was read of it.
     pub fn read_copy(&mut self, id: BrokerId, partition: i32) {
         let Some(process) = &self.brokers[&id].process else { return };
-        let Some(log) = process.logs.get(&partition) else { return };
+        let Some(log) = process.log(partition) else { return };
         if log.log_directory().is_offline() {
             return;
         }
@@ -135,7 +135,7 @@ impl World {
     /// A broker has opened its logs: they are read anew.
     pub fn logs_were_opened(&mut self, id: BrokerId) {
         for partition in self.partitions.clone() {
-            if !self.process(id).logs.contains_key(&partition) {
+            if self.process(id).log(partition).is_none() {
                 continue;
             }
             let before = self.copy(id, partition).len();

@@ -142,6 +142,7 @@ impl World {
         let (now, virtual_now) = (self.instant_of(id), self.now);
         let broker_epoch = self.process(id).broker_epoch;
         let Some(replica) = self.replica(id, partition) else { return };
+        let topic_id = replica.topic_id;
         let (log, Some(copying)) = (replica.log.clone(), &mut replica.copying) else { return };
         if copying.order != order || copying.asked.is_some() {
             return;
@@ -160,7 +161,9 @@ impl World {
         match next {
             Next::Fetch(ask) => {
                 let log_start = log.start_offset();
-                let fetch = Fetch { partition, replica: id, broker_epoch, from: ask, log_start };
+                let replica = id;
+                let fetch =
+                    Fetch { topic_id, partition, replica, broker_epoch, from: ask, log_start };
                 let request = self.ask(Node::Broker(id), Node::Broker(from), Message::Fetch(fetch));
                 self.set_asked(id, partition, Some((request, ask)));
             }

@@ -94,7 +94,7 @@ impl World {
             self.read_copy(id, *partition);
         }
         let process = self.process(id);
-        fail(&process.directories[directory]);
+        fail(process.directory(directory));
         if let Some(broker) = self.brokers.get_mut(&id) {
             broker.broken.insert(directory);
         }
@@ -139,20 +139,20 @@ impl World {
         self.after(delay, Event::LookAtDirectories(id, number));
         let tells_nobody = self.options.bug == Some(Bug::FailedDirectoriesAreNotTold);
         let process = self.process(id);
-        let failed = process.directories.iter().filter(|one| one.is_offline()).count();
-        if failed == process.directories.len() {
+        process.has_news |= !process.logs.take_failed().is_empty();
+        if process.logs.all_directories_offline() {
             self.note(format_args!("broker {id} stops: all log directories have failed"));
             self.crash(id);
             return self.start_after(id, 30, 1000);
         }
-        if failed > process.failures_told && !tells_nobody {
+        if process.has_news && !tells_nobody {
             let event = log_dir_event_to_bytes(id);
             let kind = CreateKind::PersistentSequential;
             let store = process.store.clone();
             let told = at_once(store.create(paths::LOG_DIR_EVENT_PREFIX, &event, kind));
             // Else it is tried again at the next look.
             if matches!(told, Some(Ok(_))) {
-                self.process(id).failures_told = failed;
+                self.process(id).has_news = false;
             }
         }
     }

@@ -12,7 +12,6 @@ use common::ids::{BrokerId, Offset};
 use zk::{changes::SessionState, fake::Fault, store::ZkStore};
 
 use crate::{
-    broker::Offset0,
     copies::Content,
     invariants::acknowledged::missing,
     network::Network,
@@ -36,6 +35,7 @@ impl World {
             self.after(at, Event::Fault);
         }
         self.begin_moves(FAULTS_BEGIN, FAULTS_END);
+        self.begin_deletions(FAULTS_BEGIN, FAULTS_END);
         self.after(FAULTS_END, Event::Heal);
         self.after(FAULTS_END + RECOVERY, Event::End);
     }
@@ -181,14 +181,17 @@ impl World {
     pub fn close(&mut self, id: BrokerId) {
         let Some(broker) = self.brokers.get_mut(&id) else { return };
         let Some(process) = &broker.process else { return };
-        for (partition, log) in &process.logs {
-            if !log.log_directory().is_offline() && log.flush().is_ok() {
+        for partition in &self.partitions {
+            if let Some(log) = process.log(*partition)
+                && !log.log_directory().is_offline()
+                && log.flush().is_ok()
+            {
                 let disk = broker.disk.entry(*partition).or_default();
-                disk.high_watermark = Offset0(log.high_watermark());
-                disk.recovery_point = Offset0(log.recovery_point());
                 disk.synced = crate::broker::segment_sizes(&log.path());
             }
         }
+        process.logs.checkpoint_high_watermarks();
+        process.logs.checkpoint_recovery_points();
         // Who does not reach ZooKeeper cannot end its session: it expires, as after a crash.
         if matches!(process.store.session(), SessionState::Connected(_)) {
             let closed = at_once(process.store.close());
@@ -202,6 +205,8 @@ impl World {
     /// elsewhere.
     pub fn may_lose(&mut self, id: BrokerId, partitions: &[i32]) -> bool {
         let ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
+        let topic_id = self.topic_in_office().filter(|_| self.must_be_kept());
+        let Some(topic_id) = topic_id else { return true };
         for partition in partitions.iter().copied() {
             if !self.brokers[&id].disk.contains_key(&partition) {
                 continue;
@@ -213,8 +218,9 @@ impl World {
             // One that has lost records may have to wait for this one.
             let comes_back = |other: &BrokerId| !self.brokers[other].has_lost.contains(&partition);
             let mut others = in_sync.into_iter().filter(|other| *other != id && comes_back(other));
-            if !others.any(|other| missing(self, partition, self.copy(other, partition)).is_none())
-            {
+            let has_all =
+                |other| missing(self, topic_id, partition, self.copy(other, partition)).is_none();
+            if !others.any(has_all) {
                 return false;
             }
         }
@@ -270,7 +276,7 @@ impl World {
 
     /// Whether a broker that has lost records must not start yet.
     pub fn must_stay_away(&mut self, id: BrokerId) -> bool {
-        if self.options.quick_return {
+        if self.options.quick_return || !self.must_be_kept() {
             return false;
         }
         let in_sync: Vec<i32> = self.brokers[&id]

@@ -2,9 +2,11 @@
 
 pub mod acknowledged;
 pub mod answers;
+pub mod deletion;
 pub mod directories;
 pub mod high_watermark;
 pub mod in_sync;
+pub mod incarnations;
 pub mod leaders;
 pub mod observers;
 pub mod progress;

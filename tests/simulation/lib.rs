@@ -22,6 +22,7 @@ pub mod operator;
 pub mod proposals;
 pub mod random;
 pub mod replica;
+pub mod topics;
 pub mod world;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use common::{
     error_code::ErrorCode,
     ids::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId},
-    topic::TopicPartition,
+    topic::{TopicPartition, Uuid},
 };
 use controller::{
     alter_partition::{AlterPartition, Altered},
@@ -39,6 +39,8 @@ pub enum Node {
 /// A follower's fetch of one partition. There are no fetch sessions here, and nobody waits at the leader.
 #[derive(Clone, Debug)]
 pub struct Fetch {
+    /// The topic's id.
+    pub topic_id: Uuid,
     /// The partition.
     pub partition: i32,
     /// Who asks.
@@ -93,6 +95,8 @@ pub enum Origin {
 /// What a consumer asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Consume {
+    /// The topic's id.
+    pub topic_id: Uuid,
     /// The partition.
     pub partition: i32,
     /// The first offset that is wanted.

@@ -37,7 +37,7 @@ use zk::{
 use crate::{
     bugs::Bug,
     network::{Message, Node, RequestId},
-    world::{Event, Millis, TOPIC_ID, World, at_once, looked},
+    world::{Event, Millis, World, at_once, looked},
 };
 
 /// How long a plan waits for its commit at most.
@@ -96,6 +96,11 @@ impl Office {
     /// The election that it won.
     pub fn epoch(&self) -> ControllerEpoch {
         self.fence.epoch
+    }
+
+    /// Whether a plan waits for its commit.
+    pub fn is_busy(&self) -> bool {
+        self.planned.is_some()
     }
 
     fn take_ticket(&mut self, node: Node, request: RequestId) -> Ticket {
@@ -258,6 +263,10 @@ impl World {
             if is_of(paths::BROKER_IDS) {
                 news.push(Change::Brokers(reads::brokers(&*store).await?));
             }
+            if changes.children_are_dirty(paths::DELETE_TOPICS) {
+                let names = reads::names(&*store, paths::DELETE_TOPICS).await?;
+                news.push(Change::Deletions(names));
+            }
             if changes.children_are_dirty(paths::TOPICS) {
                 let names = reads::names(&*store, paths::TOPICS).await?;
                 let knows = |topic: &str, partition: i32| controller.knows(topic, partition);
@@ -299,7 +308,7 @@ impl World {
             return;
         }
         let news = std::mem::take(&mut office.news);
-        let mut new_id = || -> Uuid { TOPIC_ID };
+        let mut new_id = || -> Uuid { panic!("all topics have ids") };
         let plan = office.controller.plan(news, &mut new_id);
         let has_writes = !plan.writes().is_empty();
         office.planned = Some(plan);

@@ -1,11 +1,11 @@
 //! What an operator does: partitions are moved to other brokers while things go wrong. And what a broker does about a
 //! replica that it shall not have any more: the glue of `server/replica_requests.rs`.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use common::{
     error_code::ErrorCode,
-    ids::{BrokerId, LeaderEpoch, Offset},
+    ids::{BrokerId, LeaderEpoch},
     topic::TopicPartition,
 };
 use controller::{
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Whoever waits is answered; the log stays.
-    fn unhost(&mut self, id: BrokerId, partition: i32) {
+    pub fn unhost(&mut self, id: BrokerId, partition: i32) {
         let Some(replica) = self.replica(id, partition) else { return };
         replica.role = Role::None;
         replica.copying = None;
@@ -164,21 +164,15 @@ impl World {
     }
 
     fn delete_log(&mut self, id: BrokerId, partition: i32) -> ErrorCode {
-        let Some(broker) = self.brokers.get_mut(&id) else { return ErrorCode::None };
-        let (index, path) = (broker.directory_of(partition), broker.log_path(partition));
-        let Some(process) = &mut broker.process else { return ErrorCode::None };
-        if process.directories[index].is_offline() {
-            return ErrorCode::KafkaStorageError;
+        match self.process(id).logs.delete(&World::name(partition)) {
+            Ok(true) => {
+                self.note(format_args!("broker {id} deletes {partition}"));
+                self.log_is_gone(id, partition);
+                ErrorCode::None
+            }
+            Ok(false) => ErrorCode::None,
+            Err(_) => ErrorCode::KafkaStorageError,
         }
-        if process.logs.remove(&partition).is_none() {
-            return ErrorCode::None;
-        }
-        broker.disk.remove(&partition);
-        broker.has_lost.remove(&partition);
-        fs::remove_dir_all(path).expect("a log's folder can be removed");
-        self.note(format_args!("broker {id} deletes {partition}"));
-        self.forget_from(id, partition, Offset::ZERO);
-        ErrorCode::None
     }
 }
 

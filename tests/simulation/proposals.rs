@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::ids::{BrokerEpoch, BrokerId};
+use common::{
+    ids::{BrokerEpoch, BrokerId},
+    topic::Uuid,
+};
 use controller::alter_partition::{AlterPartition, Altered, NewIsr, TopicKey};
 use partition::leader::{Answered, Proposal, Verdict};
 
@@ -36,7 +39,9 @@ impl World {
         let Some(proposal) = proposal else { return };
         let isr = &proposal.isr;
         self.note(format_args!("leader {id} of {partition} wants isr {isr:?}"));
-        self.process(id).proposals.insert(partition, proposal);
+        let process = self.process(id);
+        let Some(replica) = process.replicas.get(&partition) else { return };
+        process.proposals.insert(partition, (replica.topic_id, proposal));
         self.propose_after(id, PROPOSE_AFTER);
     }
 
@@ -58,10 +63,14 @@ impl World {
         let Some(controller) = controller else {
             return self.propose_after(id, PROPOSE_AGAIN_AFTER);
         };
-        let items: Vec<(i32, Proposal)> =
+        let items: Vec<(i32, (Uuid, Proposal))> =
             std::mem::take(&mut process.proposals).into_iter().collect();
-        let partitions = items.iter().map(|(partition, proposal)| NewIsr {
-            topic: TopicKey::Name(Arc::from(TOPIC)),
+        let partitions = items.iter().map(|(partition, (topic_id, proposal))| NewIsr {
+            // The controller's own broker names the topic.
+            topic: match controller == id {
+                true => TopicKey::Name(Arc::from(TOPIC)),
+                false => TopicKey::Id(*topic_id),
+            },
             index: *partition,
             leader_epoch: proposal.epoch,
             partition_epoch: proposal.partition_epoch,
@@ -96,12 +105,12 @@ impl World {
             };
             verdicts.insert(one.index, verdict);
         }
-        for (partition, proposal) in items {
+        for (partition, proposed) in items {
             match verdicts.remove(&partition) {
-                Some(verdict) => self.proposal_answered(id, partition, proposal, verdict),
+                Some(verdict) => self.proposal_answered(id, partition, proposed, verdict),
                 None => {
                     // What the partition proposes by now goes before what it has proposed.
-                    self.process(id).proposals.entry(partition).or_insert(proposal);
+                    self.process(id).proposals.entry(partition).or_insert(proposed);
                 }
             }
         }
@@ -112,9 +121,12 @@ impl World {
         &mut self,
         id: BrokerId,
         partition: i32,
-        asked: Proposal,
+        (topic_id, asked): (Uuid, Proposal),
         verdict: Verdict,
     ) {
+        if self.replica(id, partition).is_none_or(|replica| replica.topic_id != topic_id) {
+            return;
+        }
         let answered =
             self.with_leader(id, partition, |leader, _| leader.answered(&asked, verdict));
         match answered {
@@ -125,7 +137,7 @@ impl World {
                 self.put_proposal(id, partition, next.flatten());
             }
             Some(Answered::Retry) => {
-                self.process(id).proposals.insert(partition, asked);
+                self.process(id).proposals.insert(partition, (topic_id, asked));
             }
             _ => {}
         }

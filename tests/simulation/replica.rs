@@ -7,6 +7,7 @@ use bytes::Bytes;
 use common::{
     error_code::ErrorCode,
     ids::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp},
+    topic::Uuid,
 };
 use partition::leader::{
     Circumstances, FollowerFetch, Leader, Leadership, Proposal, Verdict, is_one_log,
@@ -41,6 +42,8 @@ const ANSWER_BYTES_MAX: usize = 2000;
 
 /// A partition that a broker was told of.
 pub struct Replica {
+    /// The topic's id.
+    pub topic_id: Uuid,
     /// Its log.
     pub log: Arc<Log>,
     /// What the broker is to it.
@@ -92,6 +95,10 @@ enum Commit {
 
 /// The controller's word on a partition.
 pub struct Word {
+    /// The topic's id.
+    pub topic_id: Uuid,
+    /// Whether the replica was just made.
+    pub is_new: bool,
     /// The leader.
     pub leader: BrokerId,
     /// Epochs, in-sync set and assignment.
@@ -120,13 +127,18 @@ impl Role {
 }
 
 impl Replica {
-    fn new(log: Arc<Log>) -> Replica {
-        Replica { log, role: Role::None, copying: None, waiting: Vec::new() }
+    fn new(topic_id: Uuid, log: Arc<Log>) -> Replica {
+        Replica { topic_id, log, role: Role::None, copying: None, waiting: Vec::new() }
     }
 
     /// Whether the log's directory works.
     pub fn has_disk(&self) -> bool {
         !self.log.log_directory().is_offline()
+    }
+
+    /// Checks that it is of the topic that is asked for by its id.
+    fn check_topic(&self, id: Uuid) -> Result<(), ErrorCode> {
+        if self.topic_id == id { Ok(()) } else { Err(ErrorCode::InconsistentTopicId) }
     }
 
     fn check_disk(&self) -> Result<(), ErrorCode> {
@@ -250,21 +262,29 @@ impl World {
 
     /// Takes the controller's word on a partition: makes its log where it is missing, leads or follows.
     pub fn apply(&mut self, id: BrokerId, partition: i32, word: Word) -> Result<(), ErrorCode> {
-        if !word.leadership.replicas.contains(&id) {
-            return Err(ErrorCode::UnknownTopicOrPartition);
-        }
-        let log = self.host(id, partition).ok_or(ErrorCode::KafkaStorageError)?;
         let takes_all = self.options.bug == Some(Bug::StaleWordsAreTaken);
-        let process = self.process(id);
-        let replica = process.replicas.entry(partition).or_insert_with(|| Replica::new(log));
-        let current = replica.role.epoch();
-        let partition_epoch = replica.role.partition_epoch();
-        if current != LeaderEpoch::NONE && word.leadership.epoch <= current && !takes_all {
-            let newer_state = word.leadership.partition_epoch > partition_epoch;
-            if !(word.leadership.epoch == current && newer_state) {
+        let compares = self.options.bug != Some(Bug::TopicIdsAreNotCompared);
+        let is_same = |one: &&mut Replica| one.topic_id == word.topic_id || !compares;
+        let hosted = self.replica(id, partition).filter(is_same);
+        if let Some(replica) = hosted {
+            replica.check_disk()?;
+            let told = (word.leadership.epoch, word.leadership.partition_epoch);
+            let current = replica.role.epoch();
+            let is_new = told > (current, replica.role.partition_epoch());
+            if current != LeaderEpoch::NONE && !is_new && !takes_all {
                 return Err(ErrorCode::StaleControllerEpoch);
             }
         }
+        if !word.leadership.replicas.contains(&id) {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        let log = self.host(id, partition, &word)?;
+        if log.log_directory().is_offline() {
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        let replicas = &mut self.process(id).replicas;
+        let made = || Replica::new(word.topic_id, log);
+        let partition_epoch = replicas.entry(partition).or_insert_with(made).role.partition_epoch();
         if word.leadership.partition_epoch < partition_epoch && !takes_all {
             return Ok(());
         }
@@ -398,10 +418,10 @@ impl World {
     pub fn move_high_watermark(&mut self, id: BrokerId, partition: i32) {
         let bug = self.options.bug;
         let process = self.process(id);
-        let mut wanted = process.proposals.get(&partition).cloned();
+        let mut wanted = process.proposals.get(&partition).map(|(_, proposal)| proposal.clone());
         if let Some((_, items)) = &process.proposed {
             let asked = items.iter().find(|(asked, _)| *asked == partition);
-            wanted = wanted.or(asked.map(|(_, proposal)| proposal.clone()));
+            wanted = wanted.or(asked.map(|(_, (_, proposal))| proposal.clone()));
         }
         let reached = self.with_leader(id, partition, |leader, now| match leader.followers() {
             _ if bug == Some(Bug::WatermarkIsTheLeadersEnd) => now.local_end,
@@ -522,6 +542,7 @@ impl World {
         let appended = self.try_append(id, *partition, batch, *acks_all, *origin, guard);
         let result = match appended {
             Ok((appended, epoch)) => {
+                self.note_appended(id, *partition, request);
                 let end = appended.last_offset.plus(1);
                 if *acks_all {
                     let first = appended.first_offset;
@@ -606,6 +627,7 @@ impl World {
         let partition = fetch.partition;
         self.use_disk(id, partition, Operation::Read);
         let replica = self.replica(id, partition).ok_or(ErrorCode::NotLeaderOrFollower)?;
+        replica.check_topic(fetch.topic_id)?;
         replica.check_disk()?;
         let epoch = fetch.from.epoch;
         let hands_over = replica.hands_over_to(fetch.replica, fetch.from.epoch, fetch.from.offset);
@@ -682,9 +704,10 @@ impl World {
     /// Answers a consumer; any replica does.
     pub fn consume(&mut self, id: BrokerId, consume: Consume) -> Result<Consumed, ErrorCode> {
         let bug = self.options.bug;
-        let Consume { partition, offset, committed } = consume;
+        let Consume { topic_id, partition, offset, committed } = consume;
         self.use_disk(id, partition, Operation::Read);
         let replica = self.replica(id, partition).ok_or(ErrorCode::NotLeaderOrFollower)?;
+        replica.check_topic(topic_id)?;
         replica.check_access(false, LeaderEpoch::NONE)?;
         let log = &replica.log;
         let up_to = match bug {

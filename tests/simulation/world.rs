@@ -11,11 +11,10 @@ use std::{
 use common::{
     clock,
     ids::{BrokerId, ControllerEpoch, Timestamp},
-    topic::{TopicPartition, Uuid},
+    topic::TopicPartition,
 };
 use futures_util::FutureExt;
 use zk::{
-    documents::topic::{Assignment, TopicDocument},
     fake::{FakeStore, FakeZooKeeper},
     store::ZkFuture,
 };
@@ -29,15 +28,14 @@ use crate::{
     network::{Message, Network, Node, RequestId},
     operator::Stopping,
     random::Random,
+    topics::Topics,
 };
 
 /// Virtual milliseconds since the begin of the run.
 pub type Millis = u64;
 
-/// The topic of every run.
+/// The name of the topic of every run.
 pub const TOPIC: &str = "t";
-/// Its id.
-pub const TOPIC_ID: Uuid = Uuid(42);
 /// Its `min.insync.replicas`.
 pub const IN_SYNC_MIN: usize = 2;
 /// How many replicas each partition has.
@@ -48,6 +46,8 @@ pub const LAG_TIME_MAX: Duration = Duration::from_millis(1200);
 pub const REQUEST_TIMEOUT: Millis = 700;
 /// `zookeeper.session.timeout.ms`.
 pub const SESSION_TIMEOUT: Millis = 900;
+/// How long a deletion takes at most where nothing goes wrong.
+const GONE_WITHIN: Millis = 1500;
 /// The wall clock at the begin of a run.
 const WALL_CLOCK: i64 = 1_700_000_000_000;
 
@@ -89,6 +89,10 @@ pub enum Event {
     Verified(BrokerId, u32, u64),
     /// A partition is moved.
     Move,
+    /// The topic is to be deleted.
+    DeleteTopic,
+    /// The next topic of this name is to be made.
+    CreateTopic,
     /// A broker goes on with replicas that are to stop.
     GoOnStopping(BrokerId, u32, Box<Stopping>),
     /// A broker looks at its log directories.
@@ -113,8 +117,10 @@ pub enum Event {
     MendNetwork,
     /// Nothing goes wrong from now on.
     Heal,
-    /// The cluster has to be whole by now.
+    /// The cluster has to be whole by now. The topic is deleted once more.
     End,
+    /// The topic has to be gone by now.
+    Gone,
 }
 
 /// A message on its way.
@@ -169,12 +175,16 @@ pub struct World {
     pub invariants: Invariants,
     /// The numbers of the partitions.
     pub partitions: Vec<i32>,
+    /// The topics that have had the name.
+    pub topics: Topics,
     /// The first thing that is wrong.
     pub violation: Option<Violation>,
     /// Whether more was lost than the invariants allow for.
     pub is_void: bool,
     /// Whether faults are over.
     pub healed: bool,
+    /// Whether the topic is deleted for the last time.
+    pub is_over: bool,
     /// The folder of all brokers' log directories.
     pub folder: tempfile::TempDir,
     begin: Instant,
@@ -226,9 +236,11 @@ impl World {
             history: History::default(),
             invariants: Invariants::default(),
             partitions,
+            topics: Topics::default(),
             violation: None,
             is_void: false,
             healed: false,
+            is_over: false,
             folder,
             begin: clock::now(),
             queue: BTreeMap::new(),
@@ -237,7 +249,9 @@ impl World {
             trace: DefaultHasher::new(),
             events: 0,
         };
-        world.create_topic(&ids);
+        let created = at_once(zk::bootstrap::create_top_level_paths(&*world.looker));
+        created.expect("at once").expect("a new tree takes the paths of the start");
+        world.create_topic();
         for id in ids {
             let delay = world.random.between(0, 200);
             world.after(delay, Event::Start(id));
@@ -245,21 +259,6 @@ impl World {
         world.begin_clients();
         world.begin_faults();
         world
-    }
-
-    fn create_topic(&mut self, ids: &[BrokerId]) {
-        let created = at_once(zk::bootstrap::create_top_level_paths(&*self.looker));
-        created.expect("at once").expect("a new tree takes the paths of the start");
-        let mut document = TopicDocument { topic_id: Some(TOPIC_ID), partitions: BTreeMap::new() };
-        for partition in &self.partitions {
-            let first = usize::try_from(self.random.below(ids.len() as u64)).unwrap_or(0);
-            let replicas = ids.iter().cycle().skip(first).take(REPLICAS).copied().collect();
-            document.partitions.insert(*partition, Assignment::of(replicas));
-        }
-        let path = zk::paths::topic(TOPIC);
-        let document = document.to_bytes();
-        let made = zk::bootstrap::create_with_parents(&*self.looker, &path, &document);
-        at_once(made).expect("at once").expect("a new tree takes a topic");
     }
 
     /// The monotonic clock of no broker.
@@ -358,9 +357,8 @@ impl World {
         let Some(((at, _), event)) = self.queue.pop_first() else { return false };
         self.now = at;
         self.events += 1;
-        if matches!(event, Event::End) {
-            self.check_end();
-            return false;
+        if matches!(event, Event::End | Event::Gone) {
+            return self.come_to_an_end(&event);
         }
         // A process that is stopped does everything later, in the same order.
         if let Some(resumes) = self.resumes(&event) {
@@ -370,6 +368,19 @@ impl World {
         self.happen(event);
         self.check();
         self.violation.is_none() && !self.is_void
+    }
+
+    /// Looks at what has to hold at the end. Whether the run goes on all the same.
+    fn come_to_an_end(&mut self, event: &Event) -> bool {
+        if matches!(event, Event::Gone) {
+            self.check_deletion_at_the_end();
+            return false;
+        }
+        self.check_end();
+        self.is_over = true;
+        self.delete_topic();
+        self.after(GONE_WITHIN, Event::Gone);
+        self.violation.is_none()
     }
 
     /// When the broker goes on that the event is for, where it is stopped.
@@ -424,10 +435,12 @@ impl World {
             Event::ExpireSession(session) => self.zookeeper.expire_session(session),
             Event::Fault => self.fault(),
             Event::Move => self.move_partition(),
+            Event::DeleteTopic => self.delete_topic(),
+            Event::CreateTopic => self.create_topic(),
             Event::Repair(id) => self.repair(id),
             Event::MendNetwork => self.mend_network(),
             Event::Heal => self.heal(),
-            Event::End => {}
+            Event::End | Event::Gone => {}
             Event::LookAtZooKeeper(id, process)
             | Event::Commit(id, process, _)
             | Event::Rebalance(id, process, _)

@@ -1,7 +1,10 @@
-//! What was acknowledged with acks=all survives, while fewer copies are lost than `min.insync.replicas`: every new leader
+//! What was acknowledged with acks=all survives until the topic is to be deleted, while fewer copies are lost than `min.insync.replicas`: every new leader
 //! has it, and so has every replica in the end.
 
-use common::ids::{BrokerId, LeaderEpoch, Offset};
+use common::{
+    ids::{BrokerId, LeaderEpoch, Offset},
+    topic::Uuid,
+};
 
 use crate::{
     copies::{Content, Stored},
@@ -10,9 +13,17 @@ use crate::{
 
 const NAME: &str = "acknowledged";
 
-/// The first acknowledged record that a copy has not.
-pub fn missing(world: &World, partition: i32, copy: &[Stored]) -> Option<(Offset, u64)> {
-    let acknowledged = world.history.acknowledged.get(&partition)?;
+/// The first acknowledged record that a copy has not; none where the topic is to be deleted.
+pub fn missing(
+    world: &World,
+    topic_id: Uuid,
+    partition: i32,
+    copy: &[Stored],
+) -> Option<(Offset, u64)> {
+    if world.topics.doomed.contains(&topic_id) {
+        return None;
+    }
+    let acknowledged = world.history.acknowledged.get(&(topic_id, partition))?;
     let records = acknowledged.iter().flat_map(|one| {
         one.values.iter().enumerate().map(|(at, value)| (one.first.plus(at as i64), *value))
     });
@@ -27,12 +38,16 @@ impl World {
     /// A broker begins to lead; perhaps another one leads by now.
     pub fn check_new_leader(&mut self, id: BrokerId, partition: i32, epoch: LeaderEpoch) {
         self.check_states();
-        let has_disk = self.replica(id, partition).is_some_and(|replica| replica.has_disk());
-        if self.epoch_in_office(partition) != epoch || !has_disk {
+        let Some(replica) = self.replica(id, partition) else { return };
+        let (topic_id, has_disk) = (replica.topic_id, replica.has_disk());
+        let is_in_office =
+            self.topic_in_office() == Some(topic_id) && self.epoch_in_office(partition) == epoch;
+        if !is_in_office || !has_disk {
             return;
         }
         self.read_copy(id, partition);
-        if let Some((offset, value)) = missing(self, partition, self.copy(id, partition)) {
+        let copy = self.copy(id, partition);
+        if let Some((offset, value)) = missing(self, topic_id, partition, copy) {
             let what =
                 format!("{value} at {offset} of {partition} is not on {id}, leader of {epoch}");
             self.violate(NAME, what);
@@ -41,12 +56,14 @@ impl World {
 
     /// Everything is whole again.
     pub fn check_acknowledged_at_the_end(&mut self) {
+        let Some(topic_id) = self.topic_in_office() else { return };
         for partition in self.partitions.clone() {
             for id in self.assignment(partition).replicas {
                 if !self.process(id).replicas.contains_key(&partition) {
                     continue;
                 }
-                if let Some((offset, value)) = missing(self, partition, self.copy(id, partition)) {
+                let copy = self.copy(id, partition);
+                if let Some((offset, value)) = missing(self, topic_id, partition, copy) {
                     self.violate(
                         NAME,
                         format!("{value} at {offset} of {partition} is not on {id}"),

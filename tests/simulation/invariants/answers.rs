@@ -1,5 +1,6 @@
 //! No answer without its records: what a broker says is stored is in its log at that place, and with acks=all on as many
-//! replicas as `min.insync.replicas` promises. Copies that a power cut has taken since count.
+//! replicas as `min.insync.replicas` promises, unless the topic is about to be deleted. Copies that a power cut has taken
+//! since count.
 
 use common::ids::{BrokerId, Offset};
 
@@ -35,7 +36,7 @@ impl World {
             }
             let lost = self.history.lost_copies.get(value).copied().unwrap_or(0);
             let copies = ids.iter().filter(|id| has(id)).count() + lost;
-            if acks_all && copies < self.copies_promised() {
+            if acks_all && self.must_be_kept() && copies < self.copies_promised() {
                 let what = format!("{value} at {offset} of {partition} has {copies} copies");
                 return self.violate(NAME, what);
             }

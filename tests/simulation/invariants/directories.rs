@@ -1,4 +1,5 @@
-//! While nothing else goes wrong, no partition is led for long by a broker whose log directory of it has failed.
+//! While nothing else goes wrong, no partition is led for long by a broker whose log directory of it has failed, unless the
+//! topic is about to be deleted.
 
 use common::ids::BrokerId;
 
@@ -7,7 +8,7 @@ use crate::world::World;
 impl World {
     /// A disk is about to be repaired.
     pub fn check_directories(&mut self, id: BrokerId) {
-        if !self.healed {
+        if !self.healed || !self.must_be_kept() {
             return;
         }
         for partition in self.partitions.clone() {

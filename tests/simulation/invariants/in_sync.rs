@@ -3,10 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::{BrokerId, ControllerEpoch, LeaderEpoch};
+use common::{
+    ids::{BrokerId, ControllerEpoch, LeaderEpoch},
+    topic::Uuid,
+};
 use zk::{
     changes::ZkChanges,
-    documents::{controller::parse_epoch, partition_state::PartitionStateDocument},
+    documents::{
+        controller::parse_epoch, partition_state::PartitionStateDocument, topic::TopicDocument,
+    },
     paths,
     store::{Watch, ZkStore, ZkVersion},
 };
@@ -17,6 +22,8 @@ use crate::world::{TOPIC, World, looked};
 #[derive(Default)]
 pub struct Seen {
     changes: Option<ZkChanges>,
+    /// The topic, as it was when it changed last.
+    topic: Option<TopicDocument>,
     /// Each partition's state, with its version.
     pub states: BTreeMap<i32, (PartitionStateDocument, ZkVersion)>,
 }
@@ -30,13 +37,31 @@ impl World {
         let seen = &mut self.invariants.states;
         let is_first = seen.changes.is_none();
         let changes = seen.changes.get_or_insert_with(|| looker.changes()).take();
-        let partitions = self.partitions.clone();
-        for partition in partitions {
+        let topic_path = paths::topic(TOPIC);
+        let is_dirty = changes.as_ref().is_some_and(|changes| changes.node_is_dirty(&topic_path));
+        if is_first || is_dirty {
+            self.check_topic(&topic_path);
+        }
+        for partition in self.partitions.clone() {
             let path = paths::partition_state(TOPIC, partition);
             let is_dirty = changes.as_ref().is_some_and(|changes| changes.node_is_dirty(&path));
             if is_first || is_dirty {
                 self.check_state(partition, &path);
             }
+        }
+    }
+
+    /// Another topic begins anew.
+    fn check_topic(&mut self, path: &str) {
+        let node = looked(self.looker.get(path, Watch::Yes));
+        let now = node.map(|node| TopicDocument::parse(TOPIC, &node.data));
+        let now = now.map(|parsed| parsed.expect("it was written by us"));
+        let seen = &mut self.invariants.states;
+        let before = std::mem::replace(&mut seen.topic, now);
+        let id = seen.topic.as_ref().and_then(|topic| topic.topic_id);
+        if let Some(before) = before.filter(|before| before.topic_id != id) {
+            seen.states.clear();
+            self.check_deleted(&before);
         }
     }
 
@@ -68,6 +93,11 @@ impl World {
             self.violate("one leader", what);
         }
         self.invariants.states.states.insert(partition, (state, node.stat.version));
+    }
+
+    /// The id of the topic, as ZooKeeper has it; none while there is none.
+    pub fn topic_in_office(&self) -> Option<Uuid> {
+        self.invariants.states.topic.as_ref()?.topic_id
     }
 
     /// The leader of a partition, as ZooKeeper has it.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::{BrokerId, LeaderEpoch};
+use common::{
+    ids::{BrokerId, LeaderEpoch},
+    topic::Uuid,
+};
 
 use crate::{replica::Role, world::World};
 
@@ -10,9 +13,9 @@ use crate::{replica::Role, world::World};
 #[derive(Default)]
 pub struct Seen {
     /// The leader of each epoch of each partition.
-    leaders: BTreeMap<(i32, LeaderEpoch), BrokerId>,
+    leaders: BTreeMap<((Uuid, i32), LeaderEpoch), BrokerId>,
     /// The epoch of each process in each partition.
-    epochs: BTreeMap<(i32, BrokerId, u32), LeaderEpoch>,
+    epochs: BTreeMap<((Uuid, i32), BrokerId, u32), LeaderEpoch>,
 }
 
 impl World {
@@ -20,16 +23,19 @@ impl World {
     pub fn check_leader(&mut self, id: BrokerId, partition: i32) {
         let number = self.process_number(id);
         let Some(replica) = self.replica(id, partition) else { return };
-        let now = replica.role.epoch();
-        let known = self.invariants.leaders.epochs.insert((partition, id, number), now);
+        let (now, of) = (replica.role.epoch(), (replica.topic_id, partition));
+        let known = self.invariants.leaders.epochs.insert((of, id, number), now);
         if let Some(before) = known.filter(|before| *before > now) {
-            let what = format!("{id} goes from epoch {before} of {partition} back to {now}");
+            let what = format!(
+                "{id} goes from epoch {before} of {partition} back to {now}, of topic {}",
+                of.0.0
+            );
             self.violate("one leader", what);
         }
         let Some(replica) = self.replica(id, partition) else { return };
         let Role::Leader(leader) = &replica.role else { return };
         let (epoch, isr) = (leader.epoch(), leader.isr().to_vec());
-        let known = *self.invariants.leaders.leaders.entry((partition, epoch)).or_insert(id);
+        let known = *self.invariants.leaders.leaders.entry((of, epoch)).or_insert(id);
         if known != id {
             let what = format!("{known} and {id} lead {partition} in epoch {epoch}");
             self.violate("one leader", what);

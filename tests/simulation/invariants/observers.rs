@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::Offset;
+use common::{ids::Offset, topic::Uuid};
 
 use crate::{copies::Stored, world::World};
 
-/// What was seen at each offset of each partition.
-pub type Seen = BTreeMap<(i32, Offset), Stored>;
+/// What was seen at each offset of each topic's partitions.
+pub type Seen = BTreeMap<(Uuid, i32, Offset), Stored>;
 
 impl World {
     /// A consumer sees records.
     pub fn check_observed(
         &mut self,
         client: usize,
-        partition: i32,
+        (topic_id, partition): (Uuid, i32),
         from: Offset,
         records: &[(Offset, Stored)],
     ) {
@@ -25,7 +25,8 @@ impl World {
                 return self.violate("observers", what);
             }
             next = offset.plus(1);
-            let known = *self.invariants.observed.entry((partition, *offset)).or_insert(*stored);
+            let key = (topic_id, partition, *offset);
+            let known = *self.invariants.observed.entry(key).or_insert(*stored);
             if known != *stored {
                 let what = format!(
                     "client {client} sees {stored:?} at {offset} of {partition}, another {known:?}"

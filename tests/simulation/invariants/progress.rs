@@ -44,6 +44,9 @@ impl World {
         if !down.is_empty() {
             return self.violate(NAME, format!("{down:?} do not run"));
         }
+        if !self.must_be_kept() {
+            return self.violate(NAME, "the topic was not deleted, or not made again".to_owned());
+        }
         for partition in self.partitions.clone() {
             let state =
                 self.invariants.states.states.get(&partition).map(|(state, _)| state.clone());

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::{BrokerId, ProducerId};
+use common::{
+    ids::{BrokerId, ProducerId},
+    topic::Uuid,
+};
 
 use crate::{
     copies::{Content, Stored},
@@ -13,10 +16,10 @@ use crate::{
 /// What was committed.
 #[derive(Default)]
 pub struct Seen {
-    /// The committed records of each partition.
-    committed: BTreeMap<i32, Vec<Stored>>,
-    /// Values of producers with ids that are committed, and where.
-    once: BTreeMap<u64, usize>,
+    /// The committed records of each topic's partitions.
+    committed: BTreeMap<(Uuid, i32), Vec<Stored>>,
+    /// Values of producers with ids that are committed in each topic, and where.
+    once: BTreeMap<(Uuid, u64), usize>,
     /// How far each replica was compared.
     compared: BTreeMap<(BrokerId, i32), usize>,
 }
@@ -34,6 +37,7 @@ impl World {
     /// Looks at one replica.
     pub fn check_replica(&mut self, id: BrokerId, partition: i32) {
         let Some(replica) = self.replica(id, partition) else { return };
+        let topic_id = replica.topic_id;
         let high_watermark = usize::try_from(replica.log.high_watermark().0).unwrap_or(0);
         let seen = &mut self.invariants.replicas;
         let compared = seen.compared.entry((id, partition)).or_default();
@@ -42,7 +46,7 @@ impl World {
         }
         let copy = self.invariants.copies.records.get(&(id, partition));
         let copy = copy.map_or(&[][..], |copy| &copy[*compared..high_watermark]);
-        let committed = seen.committed.entry(partition).or_default();
+        let committed = seen.committed.entry((topic_id, partition)).or_default();
         let (mut different, mut twice) = (None, None);
         for (at, stored) in (*compared..).zip(copy) {
             match committed.get(at) {
@@ -54,7 +58,7 @@ impl World {
                     committed.push(*stored);
                     if let Content::Value(value) = stored.content
                         && stored.producer != ProducerId::NONE
-                        && let Some(first) = seen.once.insert(value, at)
+                        && let Some(first) = seen.once.insert((topic_id, value), at)
                     {
                         twice.get_or_insert((at, value, first));
                     }
@@ -70,10 +74,5 @@ impl World {
             let what = format!("{value} is committed at {first} and at {at} of {partition}");
             self.violate("once", what);
         }
-    }
-
-    /// What was committed in a partition.
-    pub fn committed(&self, partition: i32) -> &[Stored] {
-        self.invariants.replicas.committed.get(&partition).map_or(&[], Vec::as_slice)
     }
 }

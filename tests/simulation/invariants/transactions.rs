@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use common::ids::Offset;
+use common::{ids::Offset, topic::Uuid};
 use record::control::TransactionResult;
 
 use crate::{clients::without_aborted, copies::parse, network::Consume, world::World};
@@ -30,8 +30,9 @@ impl World {
 
     /// Everything is whole again.
     pub fn check_transactions_at_the_end(&mut self) {
+        let Some(topic_id) = self.topic_in_office() else { return };
         for partition in self.partitions.clone() {
-            let visible = match self.read_committed(partition) {
+            let visible = match self.read_committed(topic_id, partition) {
                 Ok(visible) => visible,
                 Err(what) => return self.violate(NAME, what),
             };
@@ -39,6 +40,8 @@ impl World {
             self.check_committed(clients, partition, &visible);
             let visible: BTreeSet<u64> = visible.into_iter().map(|(_, value)| value).collect();
             let complete = self.clients.transactions.iter().enumerate();
+            // What went to a former topic is gone with it.
+            let complete = complete.filter(|(_, one)| one.topic_id == Some(topic_id));
             let complete = complete.filter(|(_, one)| one.result == COMMITTED && one.is_complete);
             let mut missing = complete.flat_map(|(number, one)| {
                 let values = one.partitions.get(&partition).into_iter().flatten();
@@ -53,13 +56,17 @@ impl World {
     }
 
     /// What the leader gives to a reader of committed records.
-    fn read_committed(&mut self, partition: i32) -> Result<Vec<(Offset, u64)>, String> {
+    fn read_committed(
+        &mut self,
+        topic_id: Uuid,
+        partition: i32,
+    ) -> Result<Vec<(Offset, u64)>, String> {
         let leader = self.invariants.states.states.get(&partition).map(|(state, _)| state.leader);
         let leader = leader.ok_or("there is no leader")?;
         let mut visible = Vec::new();
         let mut offset = Offset::ZERO;
         loop {
-            let consume = Consume { partition, offset, committed: true };
+            let consume = Consume { topic_id, partition, offset, committed: true };
             let consumed = self.consume(leader, consume);
             let consumed = consumed.map_err(|error| format!("{leader} answers {error}"))?;
             let mut records = parse(&consumed.records);
