@@ -462,6 +462,29 @@ impl ReplicaManager {
         moved
     }
 
+    /// The partitions that are hosted here though by what all brokers are told their topic is deleted, and no StopReplica will
+    /// say so: those that were given up here and are not taken over, and those of a former topic of the same name.
+    pub fn left_over(&self, update: &Update) -> Vec<TopicPartition> {
+        let topics = self.topics.read();
+        let mut left = Vec::new();
+        for told in &update.topics {
+            let Some((topic, hosted)) = topics.get_key_value(&told.name) else { continue };
+            for (index, state) in &told.partitions {
+                let Some(partition) = hosted.get(index) else { continue };
+                let ours = partition.topic_id();
+                let is_other = ours.is_some() && told.id.is_some() && ours != told.id;
+                let is_left = match state {
+                    Some(state) => is_other && !state.replicas.contains(&self.surroundings.local),
+                    None => is_other || partition.owes(),
+                };
+                if is_left {
+                    left.push(TopicPartition::new(topic.clone(), *index));
+                }
+            }
+        }
+        left
+    }
+
     /// Neither leads nor follows a partition that is elsewhere in a newer epoch. A controller that dies once that is written
     /// may never say StopReplica, and no other one knows that there is a replica to stop. Its log stays, and where this
     /// broker led it is hosted still: the new leader may ask for what is here.

@@ -193,18 +193,7 @@ impl Fixture {
 
     /// All brokers are told who leads and holds the partition. Whether this broker is not to host it any more.
     fn all_are_told(&self, epoch: i32, replicas: &[BrokerId]) -> bool {
-        let state = snapshot::Partition {
-            leader: FORMER,
-            leader_epoch: LeaderEpoch(epoch),
-            isr: replicas.into(),
-            replicas: replicas.into(),
-            offline_replicas: Box::default(),
-            partition_epoch: PartitionEpoch(epoch),
-            controller_epoch: ControllerEpoch(1),
-        };
-        let partitions = vec![(0, Some(state)), (1, None)];
-        let topic = TopicUpdate { name: "t".into(), id: Some(ID), partitions };
-        let update = Update { topics: vec![topic], ..Update::default() };
+        let update = update(ID, vec![(0, Some(state(epoch, replicas))), (1, None)]);
         let moved = self.replicas.moved_away(&update);
         for (name, epoch) in &moved {
             self.replicas.step_down(name, *epoch);
@@ -219,6 +208,23 @@ impl Fixture {
         self.told(LOCAL, 6);
         partition
     }
+}
+
+fn state(epoch: i32, replicas: &[BrokerId]) -> snapshot::Partition {
+    snapshot::Partition {
+        leader: FORMER,
+        leader_epoch: LeaderEpoch(epoch),
+        isr: replicas.into(),
+        replicas: replicas.into(),
+        offline_replicas: Box::default(),
+        partition_epoch: PartitionEpoch(epoch),
+        controller_epoch: ControllerEpoch(1),
+    }
+}
+
+fn update(id: Uuid, partitions: Vec<(i32, Option<snapshot::Partition>)>) -> Update {
+    let topic = TopicUpdate { name: "t".into(), id: Some(id), partitions };
+    Update { topics: vec![topic], ..Update::default() }
 }
 
 fn settings() -> Arc<TopicSettings> {
@@ -422,4 +428,24 @@ async fn whoever_follows_or_takes_over_stops_when_its_replica_is_elsewhere() {
     assert!(fixture.all_are_told(7, &[FORMER]));
     assert!(!partition.end_takeover(LeaderEpoch(6)), "the late end changes nothing");
     assert!(!partition.is_leader() && fixture.replicas.get("t", 0).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_is_not_hosted_once_its_topic_is_deleted() {
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(LOCAL, 5);
+    let deleted = |id| fixture.replicas.left_over(&update(id, vec![(0, None), (1, None)]));
+    assert_eq!(deleted(ID), [], "StopReplica follows");
+    assert!(produce(&partition) && fixture.all_are_told(7, &[FORMER]));
+    assert!(fixture.replicas.owes(partition.topic_partition()));
+    assert_eq!(deleted(ID), [partition.topic_partition().clone()]);
+    // Of a topic that was deleted while this broker was not to be reached.
+    let fixture = Fixture::new(&[]);
+    let partition = fixture.told(LOCAL, 5);
+    let made_again = |replicas: &[BrokerId]| {
+        let state = Some(state(0, replicas));
+        fixture.replicas.left_over(&update(Uuid(ID.0 + 1), vec![(0, state)]))
+    };
+    assert_eq!(made_again(&[LOCAL, FORMER]), [], "LeaderAndIsr is on its way");
+    assert_eq!(made_again(&[FORMER]), [partition.topic_partition().clone()]);
 }

@@ -180,20 +180,27 @@ impl ReplicaRequests {
 
     /// Steps down from the partitions that are elsewhere by what all brokers are told: StopReplica may never come.
     async fn leave_what_moved(&self, update: &Update) {
+        let left = self.replicas.left_over(update);
         let moved = self.replicas.moved_away(update);
-        if moved.is_empty() {
+        if moved.is_empty() && left.is_empty() {
             return;
         }
         let replicas = self.replicas.clone();
         // Waits for appends that are under way.
         let left = tokio::task::spawn_blocking(move || {
+            for name in &left {
+                info!(target: "state.change.logger", partition = %name, "is of a topic that is deleted");
+                // Its log stays: whoever deletes the topic knows of no replica here.
+                let stopped = replicas.stop(name, false);
+                debug_assert_eq!(stopped, Ok(()), "only a deletion can fail");
+            }
             for (name, epoch) in &moved {
                 info!(target: "state.change.logger", partition = %name, epoch = epoch.0, "is no replica any more");
                 replicas.step_down(name, *epoch);
             }
-            moved
+            left.into_iter().chain(moved.into_iter().map(|(name, _)| name)).collect::<Vec<_>>()
         });
-        for (name, _) in left.await.unwrap_or_default() {
+        for name in left.await.unwrap_or_default() {
             self.notify_coordinator(&name);
         }
     }
