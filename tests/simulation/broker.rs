@@ -369,6 +369,7 @@ impl World {
         match request.body {
             Body::UpdateMetadata(update) => {
                 process.metadata.apply(&update);
+                self.leave_what_is_left(id, &update);
                 self.leave_what_moved(id, &update);
             }
             Body::LeaderAndIsr(told) => {

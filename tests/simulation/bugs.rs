@@ -38,11 +38,13 @@ pub enum Bug {
     MovedReplicasGoOn,
     /// A broker takes the log of a former topic of the same name for its own.
     TopicIdsAreNotCompared,
+    /// A broker says that it has deleted a log though its directory has failed. It was a bug of the broker's once.
+    FailedDirectoriesAreTakenForDeleted,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 17] = [
         Bug::WatermarkIsTheLeadersEnd,
         Bug::ShrinkIsNotAwaited,
         Bug::LogsMayPart,
@@ -59,6 +61,7 @@ impl Bug {
         Bug::FailedDirectoriesAreNotTold,
         Bug::MovedReplicasGoOn,
         Bug::TopicIdsAreNotCompared,
+        Bug::FailedDirectoriesAreTakenForDeleted,
     ];
 
     /// The bug of a name.

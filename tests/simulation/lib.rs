@@ -1,11 +1,11 @@
 //! A simulated cluster: three to five brokers, clients, and all that can go wrong, in one thread and virtual time. A seed
 //! says what happens; the same seed is the same run.
 //!
-//! Real are the decision crates, the logs (in temporary folders), metadata, the fake ZooKeeper with the elections and
-//! registrations upon it, and what the controller reads and writes (the broker's own files). The glue between them is
-//! tokio's in the broker, and is written once more here, as small as it can be: see `office`, `broker`, `replica` and
-//! `copying`. `faults` says what goes wrong, `invariants` what has to hold all the same, `bugs` what was put in to see
-//! that it is found.
+//! Real are the decision crates, the logs and their manager (in temporary folders), metadata, the fake ZooKeeper with the
+//! elections and registrations upon it, and what the controller reads and writes (the broker's own files). The glue
+//! between them is tokio's in the broker, and is written once more here, as small as it can be: see `office`, `broker`,
+//! `replica` and `copying`. `operator` moves partitions, `topics` deletes the topic and makes it again; `faults` says what
+//! goes wrong, `invariants` what has to hold all the same, `bugs` what was put in to see that it is found.
 
 pub mod broker;
 pub mod bugs;

@@ -53,6 +53,11 @@ impl World {
         if ids.len() <= REPLICAS {
             return;
         }
+        // Often from a broker that is away, which is not told.
+        let running = self.running();
+        if running.len() >= REPLICAS && self.random.chance(500) {
+            ids = running;
+        }
         let partitions = self.partitions.clone();
         let Some(partition) = self.random.pick(&partitions) else { return };
         let mut target = Vec::new();
@@ -102,6 +107,25 @@ impl World {
             match self.replica(id, *partition) {
                 Some(replica) if owes(&replica.role) => replica.copying = None,
                 _ => self.unhost(id, *partition),
+            }
+        }
+    }
+
+    /// Hosts no more what is of a topic that is deleted, where StopReplica will not say so.
+    pub fn leave_what_is_left(&mut self, id: BrokerId, update: &Update) {
+        let told = update.topics.iter().flat_map(|topic| {
+            topic.partitions.iter().map(move |(partition, state)| (topic.id, *partition, state))
+        });
+        for (topic_id, partition, state) in told {
+            let Some(replica) = self.replica(id, partition) else { continue };
+            let is_other = topic_id != Some(replica.topic_id);
+            let is_left = match state {
+                Some(state) => is_other && !state.replicas.contains(&id),
+                None => is_other || owes(&replica.role),
+            };
+            if is_left {
+                self.note(format_args!("broker {id} has {partition} of a deleted topic"));
+                self.unhost(id, partition);
             }
         }
     }
@@ -164,6 +188,7 @@ impl World {
     }
 
     fn delete_log(&mut self, id: BrokerId, partition: i32) -> ErrorCode {
+        let bug = self.options.bug;
         match self.process(id).logs.delete(&World::name(partition)) {
             Ok(true) => {
                 self.note(format_args!("broker {id} deletes {partition}"));
@@ -171,6 +196,7 @@ impl World {
                 ErrorCode::None
             }
             Ok(false) => ErrorCode::None,
+            Err(_) if bug == Some(Bug::FailedDirectoriesAreTakenForDeleted) => ErrorCode::None,
             Err(_) => ErrorCode::KafkaStorageError,
         }
     }

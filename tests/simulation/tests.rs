@@ -27,6 +27,8 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::FailedDirectoriesAreNotTold => 148,
         Bug::MovedReplicasGoOn => 63,
         Bug::TakeoverTellsTheWatermark => 1106,
+        Bug::TopicIdsAreNotCompared => 81,
+        Bug::FailedDirectoriesAreTakenForDeleted => 34,
         _ => 1,
     }
 }

@@ -9,7 +9,10 @@ use zk::{
     topics::{MarkedForDeletion, TopicCreated, create, mark_for_deletion},
 };
 
-use crate::world::{Event, Millis, REPLICAS, TOPIC, World, at_once};
+use crate::{
+    broker::Broker,
+    world::{Event, Millis, REPLICAS, TOPIC, World, at_once},
+};
 
 /// The id of the first topic.
 const FIRST_ID: Uuid = Uuid(42);
@@ -63,11 +66,16 @@ impl World {
         }
     }
 
-    /// Brokers for a new partition. Those that still have a log of a former one are as good as others.
+    /// Brokers for a new partition. Often those that were not told to delete their log of a former one are among them.
     fn new_replicas(&mut self, partition: i32) -> Vec<BrokerId> {
-        let _ = partition;
-        let mut ids: Vec<BrokerId> = self.brokers.keys().copied().collect();
-        let mut replicas = Vec::new();
+        let mut replicas: Vec<BrokerId> = Vec::new();
+        if self.random.chance(500) {
+            let has_log = |broker: &&Broker| broker.disk.contains_key(&partition);
+            let with_logs = self.brokers.values().filter(has_log);
+            replicas.extend(with_logs.map(|broker| broker.id).take(REPLICAS));
+        }
+        let others = self.brokers.keys().copied().filter(|id| !replicas.contains(id));
+        let mut ids: Vec<BrokerId> = others.collect();
         while replicas.len() < REPLICAS {
             let at = usize::try_from(self.random.below(ids.len() as u64)).unwrap_or(0);
             replicas.push(ids.remove(at));
