@@ -232,6 +232,14 @@ impl Controller {
             topic.stale = true;
             applied.reread.insert(Arc::clone(&id.topic));
             self.alterations[number].open.push(wanted);
+            // It may have been written all the same: then it has to be told, and a move may have arrived with it, or a
+            // leader that is about to stop found somebody who can lead.
+            let stops = self.is_shutting_down(self.alterations[number].broker);
+            let todo = self.work(id);
+            todo.hearers.everyone = true;
+            if stops {
+                todo.strategy.get_or_insert(Strategy::ControlledShutdown);
+            }
             return;
         };
         let partition_epoch = PartitionEpoch(version);

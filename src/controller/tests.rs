@@ -194,6 +194,9 @@ fn step(world: &mut World, words: &[&str]) {
             world.unreadable.remove(&id);
             world.topic_changed(&id.topic);
         }
+        ["lose-answer", name] => {
+            world.lost_answers.insert(partition(name));
+        }
         ["conflict", name] => {
             world.conflicts.insert(partition(name));
         }

@@ -160,6 +160,8 @@ fn an_isr_is_answered_once_it_is_written() {
             > conflict t-0
             > alter 1 t-0 1
             read t again
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
               answer t-0 INVALID_UPDATE_VERSION
         "#]],
     );

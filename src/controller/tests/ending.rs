@@ -51,6 +51,36 @@ fn the_end_of_a_move_is_written_once_the_replicas_it_takes_away_have_stopped() {
     );
 }
 
+/// The in-sync set is written with which a move arrives, and ZooKeeper's answer is lost.
+#[test]
+fn a_move_ends_though_the_answer_to_its_last_write_is_lost() {
+    let script = "
+        brokers 1,2,3
+        start
+        topic t 0:1,2
+        move t-0:2,3
+        lose-answer t-0
+        alter 1 t-0 1,2,3
+    ";
+    let world = run(script, options());
+    let end = world.log.split_once("> alter 1 t-0 1,2,3\n").unwrap().1;
+    expect![[r#"
+        set t-0 leader 1 epoch 1 isr 1,2,3
+        read t again
+        set t-0 leader 2 epoch 2 isr 2,3
+          to 2: lead [t-0 leader 2 epoch 2 isr 2,3]
+          to 3: lead [t-0 leader 2 epoch 2 isr 2,3]
+          to 1: know brokers 1,2,3 [t-0 leader 2]
+          to 2: know brokers 1,2,3 [t-0 leader 2]
+          to 3: know brokers 1,2,3 [t-0 leader 2]
+          to 1: stop [t-0 delete epoch 2]
+        set t id 116 1 partitions
+          answer t-0 FENCED_LEADER_EPOCH
+    "#]]
+    .assert_eq(end);
+    assert!(world.controller.reassignments(None).is_empty());
+}
+
 #[test]
 fn a_move_whose_old_replicas_do_not_answer_goes_on() {
     check_end(

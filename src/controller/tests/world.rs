@@ -67,6 +67,8 @@ pub(super) struct World {
     pub(super) conflicts: BTreeSet<TopicPartition>,
     /// Partitions whose state says nothing that can be understood.
     pub(super) unreadable: BTreeSet<TopicPartition>,
+    /// Partitions whose next write is made, but its answer lost.
+    pub(super) lost_answers: BTreeSet<TopicPartition>,
     pub(super) pending: Vec<Change>,
     pub(super) log: String,
     next_id: u128,
@@ -91,6 +93,7 @@ impl World {
             stop_error: ErrorCode::None,
             conflicts: BTreeSet::new(),
             unreadable: BTreeSet::new(),
+            lost_answers: BTreeSet::new(),
             pending: Vec::new(),
             log: String::new(),
             next_id: 100,
@@ -284,7 +287,10 @@ impl World {
                 writeln!(self.log, "set {partition} {shown}").unwrap();
                 let partition_epoch = PartitionEpoch(expected.0 + 1);
                 *state = Leadership { partition_epoch, ..leadership.clone() };
-                done(partition_epoch.0)
+                match self.lost_answers.remove(partition) {
+                    true => Outcome::Conflict,
+                    false => done(partition_epoch.0),
+                }
             }
             Write::SetTopic { name, id, partitions, expected } => {
                 let Some(node) = self.topics.get_mut(name) else { return Outcome::Conflict };
