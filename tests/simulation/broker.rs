@@ -122,9 +122,9 @@ pub struct Process {
     /// Whether it has taken part in the election since `/controller` has changed.
     pub is_candidate: bool,
     /// What its leaders want of the controller: one change for each partition.
-    pub proposals: BTreeMap<i32, (Uuid, Proposal)>,
+    pub proposals: BTreeMap<i32, Proposed>,
     /// What the controller was asked for.
-    pub proposed: Option<(RequestId, Vec<(i32, (Uuid, Proposal))>)>,
+    pub proposed: Option<(RequestId, Vec<(i32, Proposed)>)>,
     /// Batches that wait for the transaction coordinator's answer.
     pub verifications: BTreeMap<u64, Verification>,
     /// Counts the fetchers' orders.
@@ -132,6 +132,9 @@ pub struct Process {
     /// Whether the controller is yet to hear of a log directory that has failed.
     pub has_news: bool,
 }
+
+/// What a leader wants, and the topic's id.
+pub type Proposed = (Uuid, Proposal);
 
 /// A batch that waits for the transaction coordinator's answer.
 pub struct Verification {

@@ -2,15 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{
-    ids::{BrokerEpoch, BrokerId},
-    topic::Uuid,
-};
+use common::ids::{BrokerEpoch, BrokerId};
 use controller::alter_partition::{AlterPartition, Altered, NewIsr, TopicKey};
 use partition::leader::{Answered, Proposal, Verdict};
 
 use crate::{
-    broker::Process,
+    broker::{Process, Proposed},
     network::{Message, Node, RequestId},
     replica::Role,
     world::{Event, TOPIC, World},
@@ -63,7 +60,7 @@ impl World {
         let Some(controller) = controller else {
             return self.propose_after(id, PROPOSE_AGAIN_AFTER);
         };
-        let items: Vec<(i32, (Uuid, Proposal))> =
+        let items: Vec<(i32, Proposed)> =
             std::mem::take(&mut process.proposals).into_iter().collect();
         let partitions = items.iter().map(|(partition, (topic_id, proposal))| NewIsr {
             // The controller's own broker names the topic.
@@ -121,7 +118,7 @@ impl World {
         &mut self,
         id: BrokerId,
         partition: i32,
-        (topic_id, asked): (Uuid, Proposal),
+        (topic_id, asked): Proposed,
         verdict: Verdict,
     ) {
         if self.replica(id, partition).is_none_or(|replica| replica.topic_id != topic_id) {

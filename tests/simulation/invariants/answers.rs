@@ -22,7 +22,9 @@ impl World {
         for id in &ids {
             self.read_copy(*id, partition);
         }
-        let has_disk = self.replica(id, partition).is_some_and(|replica| replica.has_disk());
+        let Some(replica) = self.replica(id, partition) else { return };
+        let (topic_id, has_disk) = (replica.topic_id, replica.has_disk());
+        let promises = acks_all && !self.topics.doomed.contains(&topic_id);
         for (at, value) in values.iter().enumerate() {
             let offset = first.plus(at as i64);
             let place = usize::try_from(offset.0).unwrap_or(0);
@@ -36,7 +38,7 @@ impl World {
             }
             let lost = self.history.lost_copies.get(value).copied().unwrap_or(0);
             let copies = ids.iter().filter(|id| has(id)).count() + lost;
-            if acks_all && self.must_be_kept() && copies < self.copies_promised() {
+            if promises && copies < self.copies_promised() {
                 let what = format!("{value} at {offset} of {partition} has {copies} copies");
                 return self.violate(NAME, what);
             }
