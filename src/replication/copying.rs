@@ -85,7 +85,10 @@ impl Partition {
                 surroundings.follower_quota.record(bytes, clock::now());
             }
             log.set_high_watermark(sent.high_watermark);
-            self.owes_no_more();
+            // One that is taking over sends nothing, and is still to get what is here.
+            if followed.batch_count > 0 || sent.high_watermark >= log.end_offset() {
+                self.owes_no_more();
+            }
             self.begin_at(sent.log_start)?;
             self.copy_end()
         };

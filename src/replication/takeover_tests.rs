@@ -39,6 +39,7 @@ use storage::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    copying::Sent,
     fetchers::{FetcherConfig, Fetchers},
     leaders::{Leader, LeaderFuture, Leaders},
     partition::{AccessError, ChangeWaiter, Partition},
@@ -414,6 +415,23 @@ async fn a_leader_whose_replica_is_elsewhere_by_what_all_are_told_steps_down() {
     // It comes back with what it has.
     let again = fixture.told(FORMER, 10);
     assert_eq!(again.log().end_offset(), Offset(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_leader_gives_what_it_has_though_its_fetches_bring_nothing() {
+    let owes_after = |records: &[u8], high_watermark| {
+        let fixture = Fixture::new(&[]);
+        let partition = fixture.told(LOCAL, 5);
+        assert!(produce(&partition) && produce(&partition));
+        fixture.told(FORMER, 6);
+        let (high_watermark, log_start) = (Offset(high_watermark), Offset(0));
+        let sent = Sent { records, high_watermark, log_start };
+        partition.append_as_follower(LeaderEpoch(6), sent).unwrap();
+        partition.hands_over_to(FORMER, LeaderEpoch(6), Offset(1))
+    };
+    assert!(owes_after(&[], 1), "the new leader is taking over still");
+    assert!(!owes_after(&[], 2), "all of it is committed");
+    assert!(!owes_after(&record(2, 6), 1), "the new leader leads");
 }
 
 #[tokio::test(start_paused = true)]

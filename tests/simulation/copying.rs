@@ -306,7 +306,10 @@ impl World {
         let appended = log.append_as_follower(&answer.records).map_err(CopyError::Append);
         if appended.is_ok() {
             log.set_high_watermark(answer.high_watermark);
-            if let Role::Follower { owes, .. } = &mut replica.role {
+            let has_all = answer.high_watermark >= log.end_offset();
+            if let Role::Follower { owes, .. } = &mut replica.role
+                && (has_all || !answer.records.is_empty())
+            {
                 *owes = false;
             }
         }
