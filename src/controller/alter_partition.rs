@@ -170,6 +170,9 @@ impl Controller {
         }
         let partition = topic.partitions.get(&wanted.index).ok_or(unknown)?;
         let known = partition.leadership.as_ref().ok_or(unknown)?;
+        if partition.is_left_alone {
+            return Err(ErrorCode::UnknownServerError);
+        }
         if wanted.partition_epoch > known.partition_epoch
             || wanted.leader_epoch > known.leader_epoch
         {
@@ -227,6 +230,12 @@ impl Controller {
         let Some(topic) = self.topics.get_mut(&id.topic) else { return };
         let Some(partition) = topic.partitions.get_mut(&id.partition) else { return };
         let (number, wanted) = request;
+        if outcome == Outcome::Refused {
+            let (topic, index) = (wanted.topic, wanted.index);
+            let result = Err(ErrorCode::UnknownServerError);
+            self.alterations[number].done.push(AlteredPartition { topic, index, result });
+            return;
+        }
         let (Outcome::Done { version }, Write::SetLeadership { leadership, .. }) = (outcome, write)
         else {
             topic.stale = true;

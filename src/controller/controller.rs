@@ -375,7 +375,7 @@ impl Controller {
         let is_online = |broker: BrokerId| {
             self.online(id, broker) && partition.assignment.replicas.contains(&broker)
         };
-        if partition.is_unreadable {
+        if partition.is_left_alone {
             return Decision::Keep;
         }
         let Some(leadership) = &partition.leadership else {
@@ -587,6 +587,13 @@ impl Controller {
                 // Whatever the state turns out to be, the replicas shall hear of it.
                 todo.hearers.all = true;
                 self.todo.insert(id, todo);
+                return;
+            }
+            Some((_, Outcome::Refused)) => {
+                partition.is_left_alone = true;
+                // Those who were to hear of it hear how it stands.
+                self.todo.insert(id, todo);
+                applied.more = true;
                 return;
             }
             Some((

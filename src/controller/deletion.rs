@@ -80,7 +80,8 @@ impl Controller {
         let mut led = false;
         for (index, partition) in &topic.partitions {
             let id = TopicPartition::new(Arc::clone(&name), *index);
-            let Some(leadership) = &partition.leadership else { continue };
+            let leadership = partition.leadership.as_ref().filter(|_| !partition.is_left_alone);
+            let Some(leadership) = leadership else { continue };
             let Some(leadership) = self.stepped_down(&id, leadership) else { continue };
             let expected = leadership.partition_epoch;
             let write =
@@ -223,6 +224,13 @@ impl Controller {
             }
             applied.reread.insert(Arc::clone(&name));
             self.topics_todo.insert(name);
+            return;
+        }
+        if outcome == Outcome::Refused {
+            if let Some(deletion) = self.topics.get_mut(&name).and_then(|one| one.deletion.as_mut())
+            {
+                deletion.ineligible = true;
+            }
             return;
         }
         self.forget_topic(&name);

@@ -213,14 +213,16 @@ impl Controller {
         for (index, leadership) in leaderships {
             if let Some(partition) = topic.partitions.get_mut(&index) {
                 let is_unreadable = leadership == StateRead::Unreadable;
-                if std::mem::replace(&mut partition.is_unreadable, is_unreadable) && !is_unreadable
+                if std::mem::replace(&mut partition.is_left_alone, is_unreadable) && !is_unreadable
                 {
                     mended.push(index);
                 }
-                partition.leadership = match leadership {
-                    StateRead::Is(leadership) => Some(leadership),
-                    StateRead::Missing | StateRead::Unreadable => None,
-                };
+                match leadership {
+                    StateRead::Is(leadership) => partition.leadership = Some(leadership),
+                    StateRead::Missing => partition.leadership = None,
+                    // What was known is as good as ever.
+                    StateRead::Unreadable => {}
+                }
             }
         }
         for index in mended {

@@ -85,6 +85,8 @@ pub enum Outcome {
     },
     /// The znode is not as the plan took it to be (another version, or there, or not there).
     Conflict,
+    /// ZooKeeper does not let this broker write it: the next attempt would end the same way.
+    Refused,
 }
 
 /// What becomes of single replicas, beside what is written.

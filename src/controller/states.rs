@@ -30,16 +30,17 @@ pub struct Leadership {
 pub struct Partition {
     /// Who holds it.
     pub assignment: Assignment,
-    /// Who leads it; none before its first election, and while that cannot be read.
+    /// Who leads it; none before its first election, and where that could never be read.
     pub leadership: Option<Leadership>,
-    /// Its state's znode says nothing that can be understood: nothing is decided about it until it does.
-    pub is_unreadable: bool,
+    /// Its state's znode says nothing that can be understood, or may not be written: nothing is decided about it until it
+    /// is read again.
+    pub is_left_alone: bool,
 }
 
 impl Partition {
     /// Whether its state has a znode.
     pub(crate) fn has_state(&self) -> bool {
-        self.leadership.is_some() || self.is_unreadable
+        self.leadership.is_some() || self.is_left_alone
     }
 }
 

@@ -183,6 +183,14 @@ fn step(world: &mut World, words: &[&str]) {
         ["conflict", "topic", name] => {
             world.conflicts.insert(TopicPartition::new(*name, -1));
         }
+        ["forbid", name] => {
+            world.forbidden.insert(partition(name));
+        }
+        ["allow", name] => {
+            let id = partition(name);
+            world.forbidden.remove(&id);
+            world.topic_changed(&id.topic);
+        }
         ["spoil", name] => {
             let id = partition(name);
             let states = &mut world.topics.get_mut(&id.topic).unwrap().states;

@@ -8,6 +8,7 @@ use controller::{
     states::Leadership,
 };
 use futures_util::{StreamExt, stream::FuturesOrdered};
+use tracing::error;
 use zk::{
     documents::{
         admin,
@@ -170,7 +171,10 @@ async fn send_all(
     for (batch, result) in batches.into_iter().zip(results) {
         match result {
             Ok(results) => note(&batch, results, outcomes),
-            Err(ZkError::Multi { index, reason }) if index > 0 && reason.is_conflict() => {
+            Err(ZkError::Multi { index, reason })
+                if index > 0
+                    && (reason.is_conflict() || is_refused(&batch, index - 1, &reason)) =>
+            {
                 left.push(batch);
             }
             Err(error) => gone_wrong(error)?,
@@ -225,6 +229,11 @@ async fn send(
             Err(ZkError::Multi { index, reason }) if index > 0 && reason.is_conflict() => {
                 drop_culprit(&mut batch, index - 1, &reason, outcomes);
             }
+            Err(ZkError::Multi { index, reason })
+                if index > 0 && is_refused(&batch, index - 1, &reason) =>
+            {
+                drop_refused(&mut batch, index - 1, &reason, outcomes);
+            }
             Err(error) => return gone_wrong(error),
         }
     }
@@ -243,11 +252,7 @@ fn drop_culprit(batch: &mut Vec<Step>, at: usize, reason: &ZkError, outcomes: &m
         // Its topic is gone, and so is all below.
         None => {
             let gone = culprit.op.path().to_owned();
-            let is_below = |path: &str| {
-                path.strip_prefix(&gone)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            batch.retain(|step| !is_below(step.op.path()));
+            batch.retain(|step| !is_at_or_below(&gone, step.op.path()));
         }
         Some(write) => {
             if missing && matches!(culprit.op, Op::Delete { .. }) {
@@ -256,6 +261,35 @@ fn drop_culprit(batch: &mut Vec<Step>, at: usize, reason: &ZkError, outcomes: &m
             batch.retain(|step| step.write != Some(write));
         }
     }
+}
+
+/// Whether a partition's znodes may not be written, which is no reason to do nothing for others.
+fn is_refused(batch: &[Step], at: usize, reason: &ZkError) -> bool {
+    let is_state = |path: &str| {
+        let below = path.strip_prefix(paths::TOPICS).and_then(|rest| rest.strip_prefix('/'));
+        below.is_some_and(|below| below.contains('/'))
+    };
+    matches!(reason, ZkError::NoAuth { .. })
+        && batch.get(at).is_some_and(|step| is_state(step.op.path()))
+}
+
+/// Leaves out what may not be written, and all below it.
+fn drop_refused(batch: &mut Vec<Step>, at: usize, reason: &ZkError, outcomes: &mut [Outcome]) {
+    error!(%reason, "the state of a partition may not be written: it stays as it is");
+    let refused = batch[at].op.path().to_owned();
+    let is_refused = |step: &Step| is_at_or_below(&refused, step.op.path());
+    let writes: BTreeSet<usize> =
+        batch.iter().filter(|step| is_refused(step)).filter_map(|step| step.write).collect();
+    for &write in &writes {
+        outcomes[write] = Outcome::Refused;
+    }
+    let is_left =
+        |step: &Step| !is_refused(step) && step.write.is_none_or(|one| !writes.contains(&one));
+    batch.retain(is_left);
+}
+
+fn is_at_or_below(parent: &str, path: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Deletes topics, several at a time; none has to do with another.
@@ -300,6 +334,12 @@ async fn delete_topic(
             Ok(()) => return Ok(Outcome::Done { version: 0 }),
             Err(CommitError::ZooKeeper(ZkError::MayHaveHappened { .. })) => {}
             Err(CommitError::ZooKeeper(error)) if error.is_conflict() => {}
+            Err(CommitError::ZooKeeper(error))
+                if matches!(error.reason(), ZkError::NoAuth { .. }) =>
+            {
+                error!(%error, topic = name, "the topic's znodes may not be deleted: they stay");
+                return Ok(Outcome::Refused);
+            }
             Err(error) => return Err(error),
         }
         doomed = below(zk, &paths::topic(name)).await?;

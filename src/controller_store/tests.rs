@@ -24,7 +24,9 @@ use zk::{
     election::{self, Elected},
     fake::{FakeStore, FakeZooKeeper},
     registration::Ghosts,
-    store::{CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkFuture, ZkStore},
+    store::{
+        CreateKind, Created, Expected, Node, Op, OpResult, Stat, Watch, ZkError, ZkFuture, ZkStore,
+    },
 };
 
 use crate::commit::commit;
@@ -39,6 +41,8 @@ struct Slow {
     /// Those whose answers are on their way, and the most there were at a time.
     under_way: AtomicU64,
     under_way_max: AtomicU64,
+    /// What may not be written.
+    forbidden: Option<String>,
 }
 
 impl ZkStore for Slow {
@@ -73,6 +77,11 @@ impl ZkStore for Slow {
 
     fn multi(&self, ops: Vec<Op>) -> ZkFuture<'_, Vec<OpResult>> {
         self.multis.fetch_add(1, Ordering::AcqRel);
+        let forbidden = self.forbidden.as_deref();
+        if let Some(index) = ops.iter().position(|op| Some(op.path()) == forbidden) {
+            let reason = Box::new(ZkError::NoAuth { path: ops[index].path().to_owned() });
+            return Box::pin(async move { Err(ZkError::Multi { index, reason }) });
+        }
         let done = self.store.multi(ops);
         Box::pin(async move {
             let under_way = self.under_way.fetch_add(1, Ordering::AcqRel) + 1;
@@ -121,7 +130,11 @@ fn creations(multis: i32) -> Vec<Write> {
 }
 
 /// What a commit gives under a controller's check, with its `multi`s and the most that were under way.
-async fn committed(server: &FakeZooKeeper, writes: &[Write]) -> (Vec<Outcome>, u64, u64) {
+async fn committed(
+    server: &FakeZooKeeper,
+    writes: &[Write],
+    forbidden: Option<&str>,
+) -> (Vec<Outcome>, u64, u64) {
     let store = server.connect();
     let ghosts = Ghosts { is_ours: &|_| true, wait_at_most: Duration::ZERO };
     let elected = election::elect(&*store, BrokerId(0), clock::wall_clock(), &ghosts).await;
@@ -131,6 +144,7 @@ async fn committed(server: &FakeZooKeeper, writes: &[Write]) -> (Vec<Outcome>, u
         multis: AtomicU64::new(0),
         under_way: AtomicU64::new(0),
         under_way_max: AtomicU64::new(0),
+        forbidden: forbidden.map(str::to_owned),
     };
     let outcomes = commit(&slow, fence, writes).await.unwrap();
     (outcomes, slow.multis.into_inner(), slow.under_way_max.into_inner())
@@ -143,7 +157,7 @@ async fn the_steps_of_a_commit_do_not_wait_for_each_other() {
     create_top_level_paths(&*store).await.unwrap();
     store.create("/brokers/topics/t", b"", CreateKind::Persistent).await.unwrap();
     let writes = creations(8);
-    let (outcomes, multis, at_once) = committed(&server, &writes).await;
+    let (outcomes, multis, at_once) = committed(&server, &writes, None).await;
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done { version: 0 }));
     assert_eq!((multis, at_once), (8, 8));
 }
@@ -160,7 +174,26 @@ async fn a_conflict_in_a_commit_costs_no_other_write_its_turn() {
         0,
         Write::SetTopic { name: "gone".into(), id: None, partitions: BTreeMap::new(), expected: 0 },
     );
-    let (outcomes, ..) = committed(&server, &writes).await;
+    let (outcomes, ..) = committed(&server, &writes, None).await;
     assert_eq!(outcomes[0], Outcome::Conflict);
     assert!(outcomes[1..].iter().all(|outcome| *outcome == Outcome::Done { version: 0 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_may_not_be_written_costs_no_other_write_its_turn() {
+    for (forbidden, refused) in [
+        ("/brokers/topics/t/partitions/7/state", 7..8),
+        ("/brokers/topics/t/partitions/9", 9..10),
+        ("/brokers/topics/t/partitions", 0..499),
+    ] {
+        let server = FakeZooKeeper::new();
+        let store = server.connect();
+        create_top_level_paths(&*store).await.unwrap();
+        store.create("/brokers/topics/t", b"", CreateKind::Persistent).await.unwrap();
+        let (outcomes, ..) = committed(&server, &creations(1), Some(forbidden)).await;
+        for (index, outcome) in outcomes.into_iter().enumerate() {
+            let is_refused = outcome == Outcome::Refused;
+            assert_eq!(is_refused, refused.contains(&index), "{forbidden} {index}");
+        }
+    }
 }

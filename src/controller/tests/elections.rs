@@ -220,12 +220,14 @@ fn a_state_that_cannot_be_read_stays_and_holds_up_nobody() {
             > spoil t-0
             > alter 1 t-0 1 version=0
             read t again
-              answer t-0 UNKNOWN_TOPIC_OR_PARTITION
+              to 1: know brokers 1,2 [t-0 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1]
+              answer t-0 UNKNOWN_SERVER_ERROR
             > brokers 2
             set t-1 leader 2 epoch 1 isr 2
               to 2: know brokers 2 []
-              to 2: lead [t-1 leader 2 epoch 1 isr 2]
-              to 2: know brokers 2 [t-0 leader -1 offline 1; t-1 leader 2 offline 1]
+              to 2: lead [t-0 leader 1 epoch 0 isr 1,2; t-1 leader 2 epoch 1 isr 2]
+              to 2: know brokers 2 [t-0 leader 1 offline 1; t-1 leader 2 offline 1]
             > topic u 0:2
             create u-0 leader 2 epoch 0 isr 2
               to 2: lead [u-0 new leader 2 epoch 0 isr 2]
@@ -240,6 +242,67 @@ fn a_state_that_cannot_be_read_stays_and_holds_up_nobody() {
             > delete t
             set t-0 leader -1 epoch 2 isr 2
             read t again
+              to 2: know brokers 2 [t-0 gone; t-1 gone]
+              to 2: stop [t-0 delete; t-1 delete]
+        "#]],
+    );
+}
+
+#[test]
+fn a_state_that_may_not_be_written_stays_and_holds_up_nobody() {
+    check(
+        "
+        brokers 1,2
+        start
+        topic t 0:1,2 1:1,2
+        forbid t-0
+        alter 1 t-0 1
+        brokers 2
+        topic u 0:2
+        bounce 2
+        allow t-0
+        delete t
+        ",
+        expect![[r#"
+            > start
+              to 1: know brokers 1,2 []
+              to 2: know brokers 1,2 []
+            > topic t 0:1,2 1:1,2
+            create t-0 leader 1 epoch 0 isr 1,2
+            create t-1 leader 1 epoch 0 isr 1,2
+              to 1: lead [t-0 new leader 1 epoch 0 isr 1,2; t-1 new leader 1 epoch 0 isr 1,2]
+              to 2: lead [t-0 new leader 1 epoch 0 isr 1,2; t-1 new leader 1 epoch 0 isr 1,2]
+              to 1: know brokers 1,2 [t-0 leader 1; t-1 leader 1]
+              to 2: know brokers 1,2 [t-0 leader 1; t-1 leader 1]
+            > forbid t-0
+            > alter 1 t-0 1
+            refused t-0
+              answer t-0 UNKNOWN_SERVER_ERROR
+            > brokers 2
+            refused t-0
+            set t-1 leader 2 epoch 1 isr 2
+              to 2: know brokers 2 []
+              to 2: lead [t-1 leader 2 epoch 1 isr 2]
+              to 2: know brokers 2 [t-1 leader 2 offline 1]
+              to 2: lead [t-0 leader 1 epoch 0 isr 1,2]
+              to 2: know brokers 2 [t-0 leader 1 offline 1]
+            > topic u 0:2
+            create u-0 leader 2 epoch 0 isr 2
+              to 2: lead [u-0 new leader 2 epoch 0 isr 2]
+              to 2: know brokers 2 [u-0 leader 2]
+            > bounce 2
+            set t-1 leader 2 epoch 2 isr 2
+            set u-0 leader 2 epoch 1 isr 2
+              to 2: know brokers 2 [t-0 leader 1 offline 1; t-1 leader 2 offline 1; u-0 leader 2]
+              to 2: lead [t-0 leader 1 epoch 0 isr 1,2; t-1 leader 2 epoch 2 isr 2; u-0 leader 2 epoch 1 isr 2]
+              to 2: know brokers 2 [t-0 leader 1 offline 1; t-1 leader 2 offline 1; u-0 leader 2]
+            > allow t-0
+            set t-0 leader 2 epoch 1 isr 2
+              to 2: lead [t-0 leader 2 epoch 1 isr 2]
+              to 2: know brokers 2 [t-0 leader 2 offline 1]
+            > delete t
+            set t-0 leader -1 epoch 2 isr 2
+            set t-1 leader -1 epoch 3 isr 2
               to 2: know brokers 2 [t-0 gone; t-1 gone]
               to 2: stop [t-0 delete; t-1 delete]
         "#]],

@@ -65,6 +65,8 @@ pub(super) struct World {
     pub(super) stop_error: ErrorCode,
     /// Partitions whose next write finds another version.
     pub(super) conflicts: BTreeSet<TopicPartition>,
+    /// Partitions whose state may not be written.
+    pub(super) forbidden: BTreeSet<TopicPartition>,
     /// Partitions whose state says nothing that can be understood.
     pub(super) unreadable: BTreeSet<TopicPartition>,
     /// Partitions whose next write is made, but its answer lost.
@@ -92,6 +94,7 @@ impl World {
             deaf: BTreeSet::new(),
             stop_error: ErrorCode::None,
             conflicts: BTreeSet::new(),
+            forbidden: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             lost_answers: BTreeSet::new(),
             pending: Vec::new(),
@@ -256,6 +259,13 @@ impl World {
 
     fn commit(&mut self, write: &Write) -> Outcome {
         let done = |version| Outcome::Done { version };
+        if let Write::CreateLeadership { partition, .. } | Write::SetLeadership { partition, .. } =
+            write
+            && self.forbidden.contains(partition)
+        {
+            writeln!(self.log, "refused {partition}").unwrap();
+            return Outcome::Refused;
+        }
         match write {
             Write::CreateLeadership { partition, leadership } => {
                 let Some(node) = self.topics.get_mut(&partition.topic) else {
