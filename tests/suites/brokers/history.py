@@ -1,11 +1,11 @@
 """Histories of a cluster: what producers sent, what was acknowledged, what readers and replicas have; and whether it fits together.
 
-    history produce --bootstrap B --topic T --partitions N --name W --kind idempotent|plain|transactional --journal FILE
+    history produce --bootstrap B --topic T --partitions N --name W --kind idempotent|plain|leader|transactional --journal FILE
     history read --bootstrap B --topic T --partitions N --name W --isolation read_committed|read_uncommitted --journal FILE [--follow]
     history replicas --topic T --journal FILE NAME=LOGDIR...
     history check FILE...
 
-`produce` sends numbered records with acks=all until SIGTERM (or --seconds), then waits for every answer; started again with the same
+`produce` sends numbered records with acks=all, the kind `leader` with acks=1, until SIGTERM (or --seconds), then waits for every answer; started again with the same
 journal, it goes on. `read` reads from the beginning to the end, with --follow until SIGTERM. `replicas` reads the files of a log directory,
 of a broker that is stopped or has nothing to do. `check` takes the journals of one run, of any number of topics, and names each breach;
 its exit code is 1 then. A journal is text with a line for each event, written at once; judge.py says what must hold, here is what a line is:
@@ -79,6 +79,7 @@ class Producing:
             "idempotent": {"enable.idempotence": True},
             # One at a time: else a retry overtakes what is sent after it. It still does where a partition changes its leader meanwhile.
             "plain": {"max.in.flight.requests.per.connection": 1},
+            "leader": {"max.in.flight.requests.per.connection": 1, "acks": 1},
             "transactional": {"transactional.id": options.name, "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000,
                               # Else librdkafka 2.16 forgets its coordinator with all brokers, where none is there for a moment.
                               "metadata.recovery.strategy": "none"},
@@ -275,7 +276,7 @@ def main() -> None:
             one.add_argument(option, required=True)
         one.add_argument("--partitions", type=int, required=True)
         if command == "produce":
-            one.add_argument("--kind", choices=["idempotent", "plain", "transactional"], required=True)
+            one.add_argument("--kind", choices=["idempotent", "plain", "leader", "transactional"], required=True)
             one.add_argument("--rate", type=float, default=100, help="records a second (100)")
             one.add_argument("--seconds", type=float, help="end after this")
         else:

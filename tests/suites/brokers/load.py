@@ -33,12 +33,13 @@ CONFLUENT = next(client for client in clients.MODERN if client.name == "confluen
 
 class Load:
     def __init__(self, cluster: Cluster, topic: str = "events", group: bool = True, producers: dict[str, str] = PRODUCERS, replication: int = 3,
-                 folder: str | None = None, **configs):
+                 rate: int = RATE, folder: str | None = None, **configs):
         self.cluster = cluster
         self.topic = topic
         self.numbers_topic = f"{topic}-numbers" if group else None
         self.producers = producers
         self.replication = replication
+        self.rate = rate
         self.configs = configs
         self.folder = cluster.folder / (folder or topic)
         self.folder.mkdir()
@@ -78,7 +79,7 @@ class Load:
             self.launch(f"follows-{isolation}", "read", "--isolation", isolation, "--follow")
 
     def start_producer(self, name: str) -> None:
-        self.launch(name, "produce", "--kind", self.producers[name], "--rate", RATE)
+        self.launch(name, "produce", "--kind", self.producers[name], "--rate", self.rate)
 
     def start_member(self, name: str) -> None:
         self.members[name] = CONFLUENT.start(

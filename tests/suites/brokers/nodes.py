@@ -172,6 +172,14 @@ class ZooKeeper:
         finally:
             session.close()
 
+    def forget_topic(self, name: str, partitions: int) -> None:
+        """As an operator does by hand where its deletion waits for a broker."""
+        topic = f"/brokers/topics/{name}"
+        states = [f"{topic}/partitions/{partition}{last}" for partition in range(partitions) for last in ("/state", "")]
+        for path in [*states, f"{topic}/partitions", topic, f"/config/topics/{name}", f"/admin/delete_topics/{name}"]:
+            if not self.delete(path):
+                raise Failure(f"{path} cannot be deleted")
+
     def leader(self) -> Node:
         """The member that leads the ensemble, or the only one."""
         for member in self.members:
