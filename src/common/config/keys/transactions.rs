@@ -34,7 +34,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("86400000")
         .valid(AtLeast(1))
         .update(ClusterWide)
-        .doc("forget idle producer state after this long"),
+        .doc("forget idle producer state after this long, and sooner where a broker would know more than 1,000,000 producer ids: then the longest idle go first, which it logs as overload, and what such a producer sends again is stored again"),
     int("producer.id.expiration.check.interval.ms", Low)
         .default("600000")
         .valid(AtLeast(1))
