@@ -160,6 +160,12 @@ struct Line {
 
 /// The error is that of Jackson, class and all.
 fn parse_line(line: &str, shape: Shape) -> Result<Line, String> {
+    if line.is_empty() {
+        return Err(
+            "com.fasterxml.jackson.databind.exc.MismatchedInputException: No content to map due to end-of-input\n at [Source: (StringReader); line: 1, column: 1]"
+                .to_owned(),
+        );
+    }
     let fields = fields(line);
     let (most, class) = match shape {
         Shape::NoGroup => (3, "CsvRecordNoGroup"),
@@ -212,7 +218,8 @@ fn fields(line: &str) -> Vec<(usize, String)> {
 /// A text as Jackson writes it: quoted when it is long or holds what has a meaning.
 pub(super) fn csv_field(text: &str) -> String {
     const UNQUOTED_MAX: usize = 24;
-    let is_plain = text.chars().count() <= UNQUOTED_MAX && !text.contains([',', '"', '\n', '\r']);
+    // All up to the separator may have a meaning.
+    let is_plain = text.chars().count() <= UNQUOTED_MAX && !text.contains(|letter| letter <= ',');
     if is_plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }
 
@@ -279,11 +286,19 @@ mod tests {
         assert_eq!(plan("t,0\n", &["g"]), Ok("g t-0 0".to_owned()));
         assert_eq!(plan("\"t,u\",0,1", &["g"]), Ok("g t,u-0 1".to_owned()));
         assert!(plan("g,t,x,1", &["g", "h"]).is_err());
+        for no_content in ["", "\n", "t,0,1\n\nt,1,2"] {
+            assert!(plan(no_content, &["g"]).unwrap_err().contains("No content to map"));
+        }
     }
 
     #[test]
-    fn long_names_are_quoted() {
-        assert_eq!(csv_field("topic"), "topic");
+    fn names_that_are_long_or_odd_are_quoted() {
+        for plain in ["topic", "a.b_c-d", "grüppe"] {
+            assert_eq!(csv_field(plain), plain);
+        }
+        for odd in ["g+x", "my group", "a#b", "a,b"] {
+            assert_eq!(csv_field(odd), format!("\"{odd}\""));
+        }
         assert_eq!(
             csv_field("a-topic-with-a-rather-long-name"),
             "\"a-topic-with-a-rather-long-name\""
