@@ -28,7 +28,7 @@ pub enum RegisterError {
     ZooKeeper(#[from] ZkError),
     /// The id is another broker's.
     #[error(
-        "KeeperErrorCode = NodeExists: {path} is registered by session {owner} with {endpoints}, which is not this broker"
+        "KeeperErrorCode = NodeExists: {path} is registered by session {owner} with {endpoints}: another broker has this id, or this one ran a moment ago and its session is not over yet"
     )]
     Taken {
         /// The registration.
@@ -306,7 +306,7 @@ mod tests {
         for port in [1, 2] {
             let error = register(&*zk, ID, &document(port), &ghosts(&|_| false)).await.unwrap_err();
             let expected = format!(
-                "KeeperErrorCode = NodeExists: {PATH} is registered by session {ghost} with PLAINTEXT://kafka1:1, which is not this broker"
+                "KeeperErrorCode = NodeExists: {PATH} is registered by session {ghost} with PLAINTEXT://kafka1:1: another broker has this id, or this one ran a moment ago and its session is not over yet"
             );
             assert_eq!(error.to_string(), expected);
         }
