@@ -8,7 +8,7 @@ use common::{
     clock,
     counters::Registry,
     error_code::ErrorCode,
-    ids::{ProducerEpoch, ProducerId},
+    ids::{Offset, ProducerEpoch, ProducerId, Timestamp},
     topic::{GROUP_METADATA_TOPIC, TopicPartition},
 };
 use group_coordinator::{
@@ -31,7 +31,7 @@ use transaction_coordinator::{
 use super::{Broker, commit, commit_in, committed, load_groups, log, transactions};
 use crate::{
     groups::Groups,
-    shard::{Answer, Shard},
+    shard::{Answer, Coordinator, Shard, Time},
     transactions::{Effect, Markers, Transactions},
 };
 
@@ -81,8 +81,12 @@ impl Transacting {
     }
 
     fn init(&mut self) -> Answer<Reply> {
+        self.init_as("id")
+    }
+
+    fn init_as(&mut self, id: &str) -> Answer<Reply> {
         let reply = self.shard.request(|reply| Event::InitProducerId {
-            transactional_id: "id".into(),
+            transactional_id: id.into(),
             timeout_ms: 60_000,
             expected: None,
             reply: ReplyTo(reply),
@@ -270,6 +274,134 @@ async fn a_transaction_is_over_when_the_coordinator_is_killed_at_its_completion(
 }
 
 const WAIT: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn a_transaction_is_aborted_as_a_whole_when_the_coordinator_is_killed_at_its_timeout() {
+    let fenced = Reply::EndTxn(ErrorCode::ProducerFenced);
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
+        let mut world = Transacting::new();
+        answer(world.init());
+        answer(world.add());
+        // Killed before the decision: the transaction goes on, and its time is still to end.
+        world.kill(isr);
+        assert_eq!(world.state(), Some(TransactionState::Ongoing));
+        wake_after(&world.shard, DAY);
+        let markers = world.markers();
+        assert_eq!(markers.is_some(), killed == Killed::AfterAnswer, "it is decided for good");
+        if markers.is_some() {
+            world.written(vec![TopicPartition::new("t", 0)]);
+        }
+        // Killed with the decision in the log, and at most one marker written. The completion is not at every replica.
+        world.kill(&[1, 2]);
+        assert_eq!(world.state(), Some(TransactionState::PrepareAbort), "{killed:?}");
+        assert_eq!(answer(world.end(TransactionResult::Commit)), fenced, "it was too slow");
+        world.finish(TransactionResult::Abort);
+        for _ in 0..2 {
+            world.kill(&[1]);
+            assert_eq!(world.state(), Some(TransactionState::CompleteAbort), "{killed:?}");
+            assert!(world.markers().is_none(), "no marker of a transaction that is over");
+            assert_eq!(answer(world.end(TransactionResult::Commit)), fenced);
+        }
+        let Reply::InitProducerId { error, producer_epoch, .. } = answer(world.init()) else {
+            panic!("another answer");
+        };
+        assert_eq!((error, producer_epoch), (ErrorCode::None, ProducerEpoch(2)));
+    }
+}
+
+#[tokio::test]
+async fn an_id_is_there_or_gone_when_the_coordinator_is_killed_as_it_expires() {
+    for killed in [Killed::BeforeAnswer, Killed::AfterAnswer] {
+        let isr: &[i32] = if killed == Killed::AfterAnswer { &[1] } else { &[1, 2] };
+        let ends = ENDS.map(|(result, _, complete)| (Some(result), complete));
+        for (result, state) in [(None, TransactionState::Empty)].into_iter().chain(ends) {
+            let mut world = Transacting::new();
+            answer(world.init());
+            if let Some(result) = result {
+                answer(world.add());
+                answer(world.end(result));
+                world.finish(result);
+            }
+            world.kill(isr);
+            assert_eq!(world.state(), Some(state), "nothing is in the log yet");
+            wake_after(&world.shard, DAY);
+            let expected = (killed == Killed::BeforeAnswer).then_some(state);
+            assert_eq!(world.state(), expected, "it stays until every replica knows");
+            if killed == Killed::BeforeAnswer {
+                let Reply::InitProducerId { error, .. } = answer(world.init()) else {
+                    panic!("another answer");
+                };
+                assert_eq!(error, ErrorCode::ConcurrentTransactions, "it is about to go");
+            }
+            world.kill(&[1]);
+            assert_eq!(world.state(), None, "{killed:?}");
+            let unknown = Reply::AddPartitions(ErrorCode::InvalidProducerIdMapping);
+            assert_eq!(answer(world.add()), unknown);
+            let Reply::InitProducerId { error, producer_epoch, .. } = answer(world.init()) else {
+                panic!("another answer");
+            };
+            assert_eq!((error, producer_epoch), (ErrorCode::None, EPOCH), "it begins anew");
+        }
+    }
+}
+
+#[tokio::test]
+async fn ids_that_expire_in_several_batches_are_each_there_or_gone() {
+    let mut world = Transacting::new();
+    let ids: Vec<String> = (0..40).map(|number| format!("{number:01000}")).collect();
+    for id in &ids {
+        answer(world.init_as(id));
+    }
+    let begin = end(&world.broker);
+    wake_after(&world.shard, DAY);
+    let count = |world: &Transacting| {
+        let describe = |id: &String| {
+            let one = world.shard.read(|one| one.coordinator().describe(id));
+            one.inspect(|one| assert_eq!(one.state, TransactionState::Empty))
+        };
+        ids.iter().filter(|id| describe(id).is_ok()).count()
+    };
+    let mut counts = vec![count(&world)];
+    while end(&world.broker) > begin {
+        cut(&world.broker);
+        let kept = end(&world.broker);
+        world.kill(&[1]);
+        counts.push(count(&world));
+        wake_after(&world.shard, DAY);
+        assert_eq!(count(&world), 0, "the successor finishes it");
+        cut_to(&world.broker, kept);
+    }
+    assert!(counts.is_sorted() && counts.len() > 2, "{counts:?}");
+    assert_eq!((counts[0], counts.last()), (0, Some(&40)), "{counts:?}");
+}
+
+/// Longer than all that coordinators wait for.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Lets a coordinator believe that time has passed.
+fn wake_after<C: Coordinator>(shard: &Shard<C>, passed: Duration) {
+    let passed_ms = i64::try_from(passed.as_millis()).expect("less than an age");
+    shard.act(|coordinator, time, steps| {
+        let wall_clock = Timestamp(time.wall_clock.0 + passed_ms);
+        coordinator.on_wake(Time { now: time.now + passed, wall_clock }, steps);
+    });
+}
+
+fn end(broker: &Broker) -> Offset {
+    let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
+    partition.log().end_offset()
+}
+
+/// What the log is when the coordinator was killed before it wrote the last batch.
+fn cut(broker: &Broker) {
+    cut_to(broker, Offset(end(broker).0 - 1));
+}
+
+fn cut_to(broker: &Broker, end: Offset) {
+    let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
+    partition.log().truncate_to(end).expect("a log that can be cut");
+}
 
 /// A group coordinator with its keeper.
 fn lead(broker: &Broker, epoch: i32, isr: &[i32], stop: &CancellationToken) -> Arc<Shard<Groups>> {
