@@ -1,7 +1,7 @@
 //! A coordinator that is killed at each arrow of its state machines: before its record is in the log, after that and
 //! before its answer, and after its answer. Its successor has nothing but the log, and finishes what was begun.
 
-use std::{sync::Arc, time::Duration};
+use std::{os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
@@ -17,6 +17,7 @@ use group_coordinator::{
     event::{Event as GroupEvent, GroupMember, JoinRequest, ReplyTo as GroupReplyTo, SyncRequest},
 };
 use record::{
+    batch::Batches,
     control,
     validate::{self, Origin, Rules},
 };
@@ -34,6 +35,9 @@ use crate::{
     shard::{Answer, Coordinator, Shard, Time},
     transactions::{Effect, Markers, Transactions},
 };
+
+#[path = "crash_removal_tests.rs"]
+mod removal;
 
 const PRODUCER: ProducerId = ProducerId(7);
 const EPOCH: ProducerEpoch = ProducerEpoch(0);
@@ -395,7 +399,21 @@ fn end(broker: &Broker) -> Offset {
 
 /// What the log is when the coordinator was killed before it wrote the last batch.
 fn cut(broker: &Broker) {
-    cut_to(broker, Offset(end(broker).0 - 1));
+    let partition = broker.replicas.get(GROUP_METADATA_TOPIC, 0).expect("it is led");
+    let log = partition.log();
+    let (mut last, end) = (log.start_offset(), log.end_offset());
+    loop {
+        let read = log.read(last, 1, true, end).expect("a log that can be read");
+        let mut bytes = vec![0; read.regions[0].length];
+        let region = &read.regions[0];
+        region.file.read_exact_at(&mut bytes, region.position).expect("a file");
+        let batch = Batches::new(&bytes).next().expect("a batch").expect("one that is whole");
+        let next = batch.header.last_offset.plus(1);
+        if next == end {
+            return cut_to(broker, last);
+        }
+        last = next;
+    }
 }
 
 fn cut_to(broker: &Broker, end: Offset) {
@@ -417,14 +435,24 @@ fn lead(broker: &Broker, epoch: i32, isr: &[i32], stop: &CancellationToken) -> A
 }
 
 async fn join(shard: &Arc<Shard<Groups>>, member_id: &str) -> (ErrorCode, i32, String) {
+    joined(joining(shard, ("c", member_id), WAIT, WAIT)).await
+}
+
+/// A member, by client id and member id, that asks to join.
+fn joining(
+    shard: &Arc<Shard<Groups>>,
+    (client_id, member_id): (&str, &str),
+    session_timeout: Duration,
+    rebalance_timeout: Duration,
+) -> Answer<GroupReply> {
     let request = JoinRequest {
         group: "g".to_owned(),
         member_id: member_id.to_owned(),
         group_instance_id: None,
-        client_id: "c".to_owned(),
+        client_id: client_id.to_owned(),
         client_host: "/127.0.0.1".to_owned(),
-        session_timeout: WAIT,
-        rebalance_timeout: WAIT,
+        session_timeout,
+        rebalance_timeout,
         protocol_type: "consumer".to_owned(),
         protocols: vec![("range".to_owned(), Bytes::new())],
         requires_known_member_id: false,
@@ -432,8 +460,10 @@ async fn join(shard: &Arc<Shard<Groups>>, member_id: &str) -> (ErrorCode, i32, S
         reason: None,
         member_uuid: "u".to_owned(),
     };
-    let reply =
-        shard.request(move |reply| GroupEvent::Join { request, reply: GroupReplyTo(reply) });
+    shard.request(move |reply| GroupEvent::Join { request, reply: GroupReplyTo(reply) })
+}
+
+async fn joined(reply: Answer<GroupReply>) -> (ErrorCode, i32, String) {
     let joined = tokio::time::timeout(Duration::from_secs(10), reply).await;
     let Ok(Ok(GroupReply::Join(joined))) = joined else { panic!("the group is stuck") };
     (joined.error, joined.generation, joined.member_id)
@@ -449,11 +479,24 @@ fn member(member_id: &str, generation: i32) -> GroupMember {
 }
 
 fn sync(shard: &Arc<Shard<Groups>>, member_id: &str, generation: i32) -> Answer<GroupReply> {
+    assign(shard, member_id, generation, &[(member_id, "all")])
+}
+
+fn assign(
+    shard: &Arc<Shard<Groups>>,
+    member_id: &str,
+    generation: i32,
+    assignments: &[(&str, &'static str)],
+) -> Answer<GroupReply> {
+    let assigned = |(id, part): &(&str, &'static str)| {
+        let part: &'static str = part;
+        ((*id).to_owned(), Bytes::from_static(part.as_bytes()))
+    };
     let request = SyncRequest {
         member: member(member_id, generation),
         protocol_type: None,
         protocol_name: None,
-        assignments: vec![(member_id.to_owned(), Bytes::from_static(b"all"))],
+        assignments: assignments.iter().map(assigned).collect(),
     };
     shard.request(move |reply| GroupEvent::Sync { request, reply: GroupReplyTo(reply) })
 }
