@@ -15,7 +15,7 @@ use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 
 use super::seeded;
 use crate::{
-    action::{Action, GroupState, JoinReply, Reply, SyncReply},
+    action::{Action, GroupState, JoinReply, JoinedMember, Reply, SyncReply},
     config::GroupConfig,
     coordinator::GroupCoordinator,
     event::{
@@ -26,6 +26,8 @@ use crate::{
 };
 
 const CLIENTS: usize = 5;
+/// What leaders hand out.
+const PARTITIONS: i64 = 7;
 const REBALANCE_TIMEOUT: Duration = Duration::from_secs(20);
 const INITIAL_DELAY: Duration = Duration::from_secs(3);
 const APPEND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         30 => client().prop_map(|client| Step::Act { client }),
         2 => (client(), 0..3_u8, prop::bool::weighted(0.1))
             .prop_map(|(client, metadata, forgets_id)| Step::Join { client, metadata, forgets_id }),
-        2 => client().prop_map(|client| Step::Sync { client }),
+        4 => client().prop_map(|client| Step::Sync { client }),
         2 => (client(), prop::bool::weighted(0.1))
             .prop_map(|(client, generation_off)| Step::Heartbeat { client, generation_off }),
         1 => client().prop_map(|client| Step::Leave { client }),
@@ -112,7 +114,15 @@ struct Client {
     member_id: String,
     generation: i32,
     leads: bool,
-    members: Vec<String>,
+    members: Vec<JoinedMember>,
+}
+
+/// A SyncGroup request, as its answer is judged.
+#[derive(Clone, Debug)]
+struct Asked {
+    generation: i32,
+    /// What stays of a member within a generation.
+    name: String,
 }
 
 struct Written {
@@ -140,6 +150,11 @@ struct Life {
     replies: u64,
     numbers: i64,
     log: Vec<Entry>,
+    syncs: BTreeMap<ReplyTo, Asked>,
+    /// What each generation's leader handed out first, by name.
+    handed_out: BTreeMap<i32, BTreeMap<String, Bytes>>,
+    /// Who was told to have a partition, by generation and partition.
+    owners: BTreeMap<(i32, i64), String>,
     /// Protocol and leader that were told, by generation.
     told: BTreeMap<i32, (Option<String>, String)>,
     generation: i32,
@@ -162,6 +177,9 @@ impl Life {
             replies: 0,
             numbers: 0,
             log: Vec::new(),
+            syncs: BTreeMap::new(),
+            handed_out: BTreeMap::new(),
+            owners: BTreeMap::new(),
             told: BTreeMap::new(),
             generation: 0,
             state: (GroupState::Dead, 0, Duration::ZERO),
@@ -206,6 +224,11 @@ impl Life {
                 }
                 Action::Reply(to, reply) => {
                     assert!(self.waiting.remove(&to), "{to:?} has its answer already: {reply:?}");
+                    if let Reply::Sync(SyncReply { error: ErrorCode::None, assignment, .. }) =
+                        &reply
+                    {
+                        self.on_assigned(to, assignment);
+                    }
                     if let Some(client) = self.asked.get(&to) {
                         self.on_reply(*client, reply);
                     }
@@ -228,6 +251,22 @@ impl Life {
         }
     }
 
+    /// Each member gets what its generation's leader handed out to it, and no partition has two members.
+    fn on_assigned(&mut self, to: ReplyTo, assignment: &Bytes) {
+        let Asked { generation, name } = self.syncs[&to].clone();
+        let Some(handed_out) = self.handed_out.get(&generation) else {
+            panic!(
+                "{name} has {assignment:?} of generation {generation}, whose leader gave nothing"
+            );
+        };
+        let expected = handed_out.get(&name).cloned().unwrap_or_default();
+        assert_eq!(*assignment, expected, "{name} in generation {generation}");
+        for partition in partitions_of(assignment) {
+            let owner = self.owners.entry((generation, partition)).or_insert_with(|| name.clone());
+            assert_eq!(*owner, name, "partition {partition} in generation {generation}");
+        }
+    }
+
     fn on_joined(&mut self, client: usize, reply: JoinReply) {
         let client = &mut self.clients[client];
         match reply.error {
@@ -237,7 +276,7 @@ impl Life {
                 client.member_id = reply.member_id;
                 client.generation = reply.generation;
                 client.leads = reply.leader == client.member_id && !reply.skip_assignment;
-                client.members = reply.members.into_iter().map(|m| m.member_id).collect();
+                client.members = reply.members;
                 let told = (reply.protocol_name, reply.leader);
                 let first = self.told.entry(reply.generation).or_insert_with(|| told.clone());
                 assert_eq!(first.0, told.0, "one protocol for all");
@@ -404,15 +443,35 @@ impl Life {
     }
 
     fn sync(&mut self, client: usize) {
-        let Client { leads, members, .. } = self.clients[client].clone();
-        let assign = |member: String| (member.clone(), Bytes::from(member));
+        self.numbers += 1;
+        let Client { leads, members, generation, member_id, .. } = self.clients[client].clone();
+        let name = self.instance(client).unwrap_or_else(|| member_id.clone());
+        let assignments = if leads {
+            assign(&members, generation, self.numbers)
+        } else {
+            // Who does not lead may claim everything, and gets nothing by it.
+            vec![(member_id.clone(), assignment(generation, self.numbers, 0..PARTITIONS))]
+        };
+        let leads = self.told.get(&generation).is_some_and(|(_, leader)| *leader == member_id);
+        let counts = self.coordinator.describe("g").state == GroupState::CompletingRebalance
+            && generation == self.generation;
+        if leads && counts {
+            let name_of = |id: &String| {
+                let member = members.iter().find(|member| member.member_id == *id);
+                member.and_then(|one| one.group_instance_id.clone()).unwrap_or_else(|| id.clone())
+            };
+            let named = assignments.iter().map(|(id, given)| (name_of(id), given.clone()));
+            // A leader that repeats itself is not heard.
+            self.handed_out.entry(generation).or_insert_with(|| named.collect());
+        }
         let request = SyncRequest {
             member: self.member(client),
             protocol_type: None,
             protocol_name: None,
-            assignments: members.into_iter().filter(|_| leads).map(assign).collect(),
+            assignments,
         };
         let reply = self.reply_to(client);
+        self.syncs.insert(reply, Asked { generation, name });
         self.event(Event::Sync { request, reply });
     }
 
@@ -495,6 +554,29 @@ impl Life {
             assert_eq!(description, other.describe("g"));
         }
     }
+}
+
+/// Divides the partitions among members, each time in another way; now and then one is left out.
+fn assign(members: &[JoinedMember], generation: i32, number: i64) -> Vec<(String, Bytes)> {
+    let count = i64::try_from(members.len()).unwrap();
+    let parts = (0..count).zip(members).map(|(index, member)| {
+        let partitions = (0..PARTITIONS).filter(|one| (one + number) % count == index);
+        (member.member_id.clone(), assignment(generation, number, partitions))
+    });
+    parts.skip(usize::from(number % 5 == 0)).collect()
+}
+
+/// An assignment that no other request has.
+fn assignment(generation: i32, number: i64, partitions: impl Iterator<Item = i64>) -> Bytes {
+    let partitions: Vec<String> = partitions.map(|partition| partition.to_string()).collect();
+    format!("{generation} {number} {}", partitions.join(",")).into()
+}
+
+/// Empty for a member that was left out.
+fn partitions_of(assignment: &[u8]) -> Vec<i64> {
+    let text = std::str::from_utf8(assignment).unwrap();
+    let partitions = text.rsplit(' ').next().unwrap_or_default();
+    partitions.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().unwrap()).collect()
 }
 
 fn live(steps: Vec<Step>, statics: bool) {
