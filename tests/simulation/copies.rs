@@ -87,7 +87,8 @@ impl World {
     /// Reads what a running broker's log has beyond what was read of it.
     pub fn read_copy(&mut self, id: BrokerId, partition: i32) {
         let Some(process) = &self.brokers[&id].process else { return };
-        let Some(log) = process.log(partition) else { return };
+        let hosted = process.replicas.get(&partition).map(|replica| replica.log.clone());
+        let Some(log) = hosted.or_else(|| process.log(partition)) else { return };
         if log.log_directory().is_offline() {
             return;
         }

@@ -47,7 +47,7 @@ pub const REQUEST_TIMEOUT: Millis = 700;
 /// `zookeeper.session.timeout.ms`.
 pub const SESSION_TIMEOUT: Millis = 900;
 /// How long a deletion takes at most where nothing goes wrong.
-const GONE_WITHIN: Millis = 1500;
+const GONE_WITHIN: Millis = 700;
 /// The wall clock at the begin of a run.
 const WALL_CLOCK: i64 = 1_700_000_000_000;
 

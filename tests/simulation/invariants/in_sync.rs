@@ -37,6 +37,9 @@ impl World {
         let seen = &mut self.invariants.states;
         let is_first = seen.changes.is_none();
         let changes = seen.changes.get_or_insert_with(|| looker.changes()).take();
+        if !is_first && changes.is_none() {
+            return;
+        }
         let topic_path = paths::topic(TOPIC);
         let is_dirty = changes.as_ref().is_some_and(|changes| changes.node_is_dirty(&topic_path));
         if is_first || is_dirty {
