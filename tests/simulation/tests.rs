@@ -29,7 +29,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::FailedDirectoriesAreNotTold => 210,
         Bug::TakeoverTellsTheWatermark => 716,
         Bug::TopicIdsAreNotCompared => 81,
-        Bug::FailedDirectoriesAreTakenForDeleted => 34,
+        Bug::FailedDirectoriesAreTakenForDeleted => 116,
         _ => 1,
     }
 }
